@@ -1,0 +1,119 @@
+"""The VLM contract: a question with its picture in, a reply in words out, judged by the schema that was asked with."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hazardlens.detect.base import Detections
+from hazardlens.frames.base import Frame
+from hazardlens.record import Fields, Status
+from hazardlens.schema import GroundedSchema
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class Question:
+    """What the VLM is asked about one frame.
+
+    Attributes:
+        frame: The frame it is about.
+        detections: All detections of the frame, those asked about first.
+        asked: How many of them are asked about; their ids are 0..asked-1.
+        schema: The schema grounded to those detections.
+        context: What this site is and what matters there, in the user's words; may be empty.
+        trigger: Why the frame is asked.
+    """
+
+    frame: Frame
+    detections: Detections
+    asked: int
+    schema: GroundedSchema
+    context: str
+    trigger: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class Shown:
+    """What the VLM gets to see.
+
+    Attributes:
+        image: Pixels as sent, shape (H, W, 3), uint8, RGB.
+        prompt: The whole text of the prompt.
+    """
+
+    image: NDArray[np.uint8]
+    prompt: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reply:
+    """What a VLM said, before anybody has judged it.
+
+    Attributes:
+        text: The answer's text.
+        end: `complete`, `truncated` (the token budget ran out) or `refused`.
+        reason: Why the reply is not complete, or None.
+        input_tokens: Tokens of prompt and picture, or None where unknown.
+        output_tokens: Tokens of the answer, or None where unknown.
+        model_steps: Forward passes of the model that the answer took, or None where unknown.
+    """
+
+    text: str
+    end: Literal["complete", "truncated", "refused"] = "complete"
+    reason: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    model_steps: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """A judged reply: fields that satisfy the schema, or the reason why there are none.
+
+    Attributes:
+        status: `ok`, `truncated`, `invalid`, `refused`, `timeout` or `error`.
+        reason: Why the status is not `ok`, or None.
+        fields: The fields as the model gave them, or None unless `ok`.
+        reply: What the model said, or None where it said nothing.
+        latency_s: Wall time from asking to answer in seconds.
+        attempts: Tries that the answer took.
+        shown: What the model was shown, or None if that already failed.
+    """
+
+    status: Status
+    reason: str | None
+    fields: Fields | None
+    reply: Reply | None
+    latency_s: float
+    attempts: int
+    shown: Shown | None
+
+
+class Vlm(ABC):
+    """A vision-language model that answers one question at a time.
+
+    Attributes:
+        name: Name of the model, as written into records.
+        enforced: How it holds the form of its answers.
+        longest_side_px: Pictures are scaled down so that their longest side is at most this.
+        draw_ids: Whether the ids of the detections asked about are drawn on the picture.
+    """
+
+    name: str
+    enforced: Literal["mask", "server", "checked"]
+    longest_side_px: int = 1024
+    draw_ids: bool = False
+
+    @abstractmethod
+    def ask(self, question: Question, shown: Shown) -> Reply:
+        """Answer `question`, given what is `shown`; one thread calls at a time."""
+
+    def prepare(self, schema: GroundedSchema) -> None:
+        """Do now what a first question of this shape would otherwise wait for; raise if it cannot be asked."""
+
+    def close(self) -> None:
+        """Release what the model holds; may be called twice."""
