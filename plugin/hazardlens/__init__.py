@@ -1,0 +1,97 @@
+"""hazardlens: what a YOLO26 detector sees on every frame, merged with schema-held answers of a vision-language model.
+
+`hazardlens.process("site.mp4")` yields one `FrameRecord` per frame. Importing the package loads neither torch nor cv2.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hazardlens.assemble import Parts, assemble
+    from hazardlens.detect import Detections, Detector
+    from hazardlens.errors import (
+        ConstraintError,
+        DetectionError,
+        HazardlensError,
+        InputError,
+        OutputError,
+        OutputExistsError,
+        PipelineError,
+        SchemaError,
+        VideoError,
+        WeightsError,
+    )
+    from hazardlens.frames import Frame
+    from hazardlens.pipeline import Pipeline
+    from hazardlens.video import VideoRun, process
+    from hazardlens.record import FrameRecord
+    from hazardlens.schema import FieldSchema
+    from hazardlens.vlm import Answer, Question, Reply, Vlm
+
+_HOME = {
+    "Answer": "vlm",
+    "ConstraintError": "errors",
+    "DetectionError": "errors",
+    "Detections": "detect",
+    "Detector": "detect",
+    "FieldSchema": "schema",
+    "Frame": "frames",
+    "FrameRecord": "record",
+    "HazardlensError": "errors",
+    "InputError": "errors",
+    "OutputError": "errors",
+    "OutputExistsError": "errors",
+    "Parts": "assemble",
+    "Pipeline": "pipeline",
+    "PipelineError": "errors",
+    "Question": "vlm",
+    "Reply": "vlm",
+    "SchemaError": "errors",
+    "VideoError": "errors",
+    "VideoRun": "video",
+    "Vlm": "vlm",
+    "WeightsError": "errors",
+    "assemble": "assemble",
+    "process": "video",
+}
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Answer",
+    "ConstraintError",
+    "DetectionError",
+    "Detections",
+    "Detector",
+    "FieldSchema",
+    "Frame",
+    "FrameRecord",
+    "HazardlensError",
+    "InputError",
+    "OutputError",
+    "OutputExistsError",
+    "Parts",
+    "Pipeline",
+    "PipelineError",
+    "Question",
+    "Reply",
+    "SchemaError",
+    "VideoError",
+    "VideoRun",
+    "Vlm",
+    "WeightsError",
+    "assemble",
+    "process",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -90,3 +90,6 @@ class Detector(ABC):
         Raises:
             DetectionError: If the detector fails.
         """
+
+    def forget(self, source: str) -> None:
+        """Drop what is remembered of a source, so that its name may stand for another one."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hazardlens.detect.base import Detections
 from hazardlens.frames.base import Frame
 from hazardlens.record import Fields, Status
-from hazardlens.schema import GroundedSchema
+from hazardlens.schema import FieldSchema, GroundedSchema
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -23,7 +23,8 @@ class Question:
         frame: The frame it is about.
         detections: All detections of the frame, those asked about first.
         asked: How many of them are asked about; their ids are 0..asked-1.
-        schema: The schema grounded to those detections.
+        fields: The schema of the fields.
+        schema: The same, grounded to those detections.
         context: What this site is and what matters there, in the user's words; may be empty.
         trigger: Why the frame is asked.
     """
@@ -31,6 +32,7 @@ class Question:
     frame: Frame
     detections: Detections
     asked: int
+    fields: FieldSchema
     schema: GroundedSchema
     context: str
     trigger: tuple[str, ...]
@@ -114,6 +116,9 @@ class Vlm(ABC):
 
     def prepare(self, schema: GroundedSchema) -> None:
         """Do now what a first question of this shape would otherwise wait for; raise if it cannot be asked."""
+
+    def interrupt(self) -> None:
+        """Make a call of `ask` that is under way in another thread end soon, with an error."""
 
     def close(self) -> None:
         """Release what the model holds; may be called twice."""

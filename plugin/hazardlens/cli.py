@@ -1,0 +1,148 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import glob
+import json
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+from rich.console import Console
+from rich.logging import RichHandler
+
+from hazardlens import __version__
+from hazardlens.errors import HazardlensError, InputError
+from hazardlens.console import print_error
+
+app = typer.Typer(
+    name="hazardlens",
+    help="Merge what YOLO26 detects on every frame with schema-held answers of a vision-language model.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+schema_app = typer.Typer(help="Look at field schemas.", no_args_is_help=True)
+app.add_typer(schema_app, name="schema")
+
+_out = Console()
+_err = Console(stderr=True)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        _out.print(f"hazardlens {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
+) -> None:
+    handler = RichHandler(console=_err, show_path=False, show_time=False)
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler], format="%(message)s")
+
+
+@app.command()
+def process(
+    videos: Annotated[list[str], typer.Argument(metavar="VIDEO...", help="Videos, pictures or glob patterns.")],
+    pipeline: Annotated[str, typer.Option(help="A shipped pipeline's name, or a pipeline file.")] = "site",
+    detector: Annotated[str | None, typer.Option(metavar="W", help="Weights of an Ultralytics model.")] = None,
+    vlm: Annotated[
+        str | None, typer.Option(metavar="V", help="Hub name or folder of a VLM; 'none' for detections only.")
+    ] = None,
+    schema: Annotated[str | None, typer.Option(metavar="S", help="A shipped schema's name, or a JSON Schema file.")] = None,
+    every: Annotated[str | None, typer.Option(metavar="1s", help="Video time between questions.")] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where results go, a folder per video.")] = Path("hazardlens-out"),
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace results that are there.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Skip finished videos, redo unfinished ones.")] = False,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep what the VLM was shown and said, per question.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PLACE=VALUE", help="Change a setting of the pipeline, such as vlm.device=cpu."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each video's summary as a line of JSON.")] = False,
+) -> None:
+    """Process videos: one merged record per frame, an annotated video, a summary.
+
+    Exit code: 0 all done; 1 a run failed; 2 bad input; 3 done, but a video ended early or no question was answered;
+    130 interrupted.
+    """
+    from hazardlens.jobs import Job, run_jobs
+
+    if overwrite and resume:
+        raise InputError("--overwrite and --resume exclude each other", help="Give one of them.")
+    job = Job(
+        videos=_expand(videos),
+        out=out,
+        if_exists="overwrite" if overwrite else "resume" if resume else "refuse",
+        trace=trace,
+        parts={
+            "pipeline": pipeline,
+            "detector": detector,
+            "vlm": vlm,
+            "schema": schema,
+            "every": every,
+            "overrides": _settings(settings or []),
+        },
+        quiet=quiet,
+        as_json=as_json,
+    )
+    raise typer.Exit(run_jobs(job, out=_out, err=_err))
+
+
+@schema_app.command("check")
+def schema_check(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A JSON Schema file, or a shipped schema's name.")],
+    objects: Annotated[int, typer.Option(help="Number of detections to count an answer's length for.")] = 20,
+    vlm: Annotated[
+        str | None, typer.Option(metavar="V", help="Count tokens as this model's tokenizer does (hub name or folder).")
+    ] = None,
+) -> None:
+    """Print what the mask enforces, what is only checked afterwards, and the longest answer in tokens."""
+    from hazardlens.schema import FieldSchema
+    from hazardlens.console import schema_report
+
+    _out.print(schema_report(FieldSchema.load(file), objects=objects, vlm=vlm), markup=False, highlight=False, soft_wrap=True)
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        app()
+    except HazardlensError as error:
+        print_error(_err, error)
+        sys.exit(error.exit_code)
+
+
+def _expand(patterns: list[str]) -> list[Path]:
+    """Paths as they are, patterns as what they match."""
+    videos: list[Path] = []
+    for pattern in patterns:
+        matches = [pattern] if Path(pattern).exists() else sorted(glob.glob(pattern, recursive=True))
+        if not matches and glob.has_magic(pattern):
+            raise InputError(f"nothing matches {pattern}", help="Check the pattern.")
+        videos += [Path(match) for match in matches or [pattern]]
+    return list(dict.fromkeys(videos))
+
+
+def _settings(given: list[str]) -> dict[str, Any]:
+    changes = {}
+    for item in given:
+        place, equals, value = item.partition("=")
+        if not equals or not place:
+            raise InputError(f"--set {item}: expected PLACE=VALUE", help="For instance --set vlm.device=cpu.")
+        try:
+            changes[place] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise InputError(f"--set {item}: the value is not valid YAML", help="Quote it.") from error
+    return changes

@@ -1,0 +1,125 @@
+"""What a person sees in the terminal."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections import Counter
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from hazardlens.errors import HazardlensError
+from hazardlens.outputs.draw import headline
+from hazardlens.outputs.folder import RECORDS, SUMMARY, VIDEO, VideoFolder
+from hazardlens.outputs.summary import Stretch, Summary
+from hazardlens.record import FrameRecord
+from hazardlens.video import VideoRun
+
+_TIMELINE_AT_MOST = 30
+
+
+def print_error(console: Console, error: HazardlensError) -> None:
+    """Print an error and its advice."""
+    console.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def quiet_libraries() -> None:
+    """Keep the chatter of the libraries off standard output, which may carry JSON."""
+    from transformers.utils import logging as transformers_logging
+    from ultralytics.utils import LOGGER
+
+    LOGGER.setLevel(logging.WARNING)
+    for handler in LOGGER.handlers:
+        if isinstance(handler, logging.StreamHandler):
+            handler.setStream(sys.stderr)
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+
+
+class RunProgress:
+    """A progress bar of one video: frames, frames a second, questions waiting, the last verdict.
+
+    Args:
+        console: Where to draw it.
+        run: The video being processed.
+        hidden: Whether nothing is drawn.
+    """
+
+    def __init__(self, console: Console, run: VideoRun, *, hidden: bool) -> None:
+        self._run = run
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[state]}", markup=False),
+            console=console,
+            disable=hidden,
+            transient=True,
+        )
+        self._task = self._progress.add_task(run.summary.source, total=run.frames_expected, state="")
+        self._last = ""
+
+    def advance(self, record: FrameRecord) -> None:
+        """Count one record."""
+        task = self._progress.tasks[0]
+        if record.fields is not None:
+            self._last = ", ".join(self._run.summary.verdict(record.fields).values())
+        rate = f"{task.speed:.0f} frames/s" if task.speed else ""
+        state = f"{rate}  {self._run.questions_waiting} waiting  {self._last or headline(record, '')}"
+        self._progress.update(self._task, advance=1, state=state)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+
+def print_run(console: Console, summary: Summary, folder: VideoFolder) -> None:
+    """Print the account of a finished video: frames, questions, verdicts over time, where the results are."""
+    lines = [f"{summary.source}: {_frames(summary)}", f"  questions: {_questions(summary)}"]
+    lines += [f"    {count} x {reason}" for reason, count in summary.reasons.most_common(3)]
+    lines += [f"  {_stretch(stretch)}" for stretch in summary.timeline[:_TIMELINE_AT_MOST]]
+    if len(summary.timeline) > _TIMELINE_AT_MOST:
+        lines.append(f"  ... {len(summary.timeline) - _TIMELINE_AT_MOST} more stretches in {SUMMARY}")
+    written = [name for name in (RECORDS, SUMMARY, VIDEO) if (folder.path / name).exists()]
+    lines.append(f"  {folder.path}: {', '.join(written)}")
+    console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+
+
+def _frames(summary: Summary) -> str:
+    account = summary.account
+    if account is None:
+        return f"{summary.records} records"
+    promised = f" of {account.expected}" if account.expected is not None else ""
+    parts = [f"{account.read}{promised} frames read, {summary.records} records"]
+    if account.unreadable:
+        parts.append(f"{account.unreadable} unreadable")
+    if account.damaged:
+        parts.append(f"{account.damaged} damaged")
+    if account.ended_early:
+        parts.append(f"ENDED EARLY: {account.reason}")
+    return ", ".join(parts)
+
+
+def _questions(summary: Summary) -> str:
+    if not summary.questions:
+        return "none asked"
+    return f"{summary.questions} asked ({_counts(summary.questions_by_status)})"
+
+
+def _counts(counter: Counter[str]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counter.most_common())
+
+
+def _stretch(stretch: Stretch) -> str:
+    said = ", ".join(map(str, stretch.fields.values())) if stretch.fields is not None else f"unknown ({stretch.status})"
+    return f"{stretch.from_s:8.2f} s to {stretch.to_s:8.2f} s  {said}"

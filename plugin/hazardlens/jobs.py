@@ -1,0 +1,104 @@
+"""Several videos, one after the other, as the command line processes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from hazardlens.assemble import Parts, assemble
+from hazardlens.console import RunProgress, print_error, print_run, quiet_libraries
+from hazardlens.errors import HazardlensError, InputError
+from hazardlens.frames.file import VideoFile
+from hazardlens.outputs.folder import IfExists, VideoFolder, folders, to_do
+from hazardlens.outputs.summary import Summary
+from hazardlens.video import VideoRun
+
+EXIT_OK, EXIT_FAILED, EXIT_INPUT, EXIT_PARTLY, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """What to process and how.
+
+    Attributes:
+        videos: Videos or pictures.
+        out: Folder that gets a folder per video.
+        if_exists: What to do with results that are there.
+        trace: Folder for what the VLM was shown and said, or None.
+        parts: Arguments of `assemble`.
+        quiet: Whether only errors are printed.
+        as_json: Whether each video's summary is printed as a line of JSON.
+    """
+
+    videos: Sequence[Path]
+    out: Path
+    if_exists: IfExists
+    trace: Path | None
+    parts: dict[str, Any]
+    quiet: bool
+    as_json: bool
+
+
+def run_jobs(job: Job, *, out: Console, err: Console) -> int:
+    """Process all videos; one that fails does not keep the others from being processed.
+
+    Returns:
+        The exit code: the first of interrupted, failed, bad input, partly, done that applies.
+    """
+    quiet_libraries()
+    planned = folders(job.out, job.videos)
+    todo = to_do(planned, job.if_exists)
+    codes = [EXIT_OK]
+    if not job.quiet:
+        for folder in planned:
+            if folder not in todo:
+                err.print(f"{folder.video}: finished before, skipped", markup=False, highlight=False)
+    readable = []
+    for folder in todo:
+        try:
+            VideoFile(folder.video).close()
+        except InputError as error:
+            print_error(err, error)
+            codes.append(error.exit_code)
+        else:
+            readable.append(folder)
+    try:
+        parts = assemble(**job.parts) if readable else None
+        for folder in readable:
+            if parts is not None:
+                codes.append(_run(job, parts, folder, out=out, err=err))
+    except KeyboardInterrupt:
+        err.print("interrupted; what was written is whole, --resume goes on", markup=False)
+        return EXIT_INTERRUPTED
+    return next((code for code in (EXIT_FAILED, EXIT_INPUT, EXIT_PARTLY) if code in codes), EXIT_OK)
+
+
+def _run(job: Job, parts: Parts, folder: VideoFolder, *, out: Console, err: Console) -> int:
+    trace = job.trace / folder.path.name if job.trace is not None else None
+    try:
+        with (
+            VideoRun(parts, folder.video, folder=folder, trace=trace) as run,
+            RunProgress(err, run, hidden=job.quiet) as progress,
+        ):
+            for record in run:
+                progress.advance(record)
+    except HazardlensError as error:
+        print_error(err, error)
+        return error.exit_code
+    if job.as_json:
+        line = run.summary.to_dict(complete=True)
+        out.print(json.dumps({**line, "folder": str(folder.path)}, ensure_ascii=False), markup=False, soft_wrap=True)
+    elif not job.quiet:
+        print_run(out, run.summary, folder)
+    return _verdict(run.summary)
+
+
+def _verdict(summary: Summary) -> int:
+    ended_early = summary.account is not None and summary.account.ended_early
+    unanswered = summary.questions > 0 and summary.answered == 0
+    return EXIT_PARTLY if ended_early or unanswered else EXIT_OK

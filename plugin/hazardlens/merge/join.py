@@ -1,0 +1,220 @@
+"""The join: one record per frame, of its detections and of the newest answer that still holds."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from hazardlens.detect.base import Detections
+from hazardlens.frames.base import Frame
+from hazardlens.merge.rules import RuleContext, RuleOutcome, apply_rules
+from hazardlens.pipeline import Rule, Zone
+from hazardlens.record import DetectionRecord, Fields, FrameRecord, VlmState
+from hazardlens.schema import FieldSchema
+from hazardlens.vlm.base import Answer
+
+Enforced = Literal["mask", "server", "checked"]
+
+_TOLERANCE_S = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Held:
+    """A usable answer after the rules, kept for the frames that follow.
+
+    Attributes:
+        fields: The frame's fields.
+        by_id: Fields of the detections asked about, by id.
+        by_track: The same by track id, for those that have one.
+        frame: Index of the answered frame.
+        time_s: Its presentation time.
+        model: Who answered.
+        enforced: How the form was held.
+    """
+
+    fields: Fields
+    by_id: dict[int, Fields]
+    by_track: dict[int, Fields]
+    frame: int
+    time_s: float
+    model: str | None
+    enforced: Enforced | None
+
+
+class Joiner:
+    """Makes the records of one source; keep one per source and give it every frame, in order.
+
+    Args:
+        schema: The field schema.
+        rules: The pipeline's rules.
+        zones: The pipeline's zones by name.
+        max_age_s: Video time for which an answer is carried on.
+    """
+
+    def __init__(
+        self, *, schema: FieldSchema, rules: Sequence[Rule], zones: Mapping[str, Zone], max_age_s: float
+    ) -> None:
+        self._schema = schema
+        self._rules = rules
+        self._zones = zones
+        self._max_age_s = max_age_s
+        self._held: _Held | None = None
+        self._failure: str | None = None
+        self._last_s: float | None = None
+
+    def join(
+        self,
+        frame: Frame,
+        detections: Detections,
+        *,
+        asked: int = 0,
+        trigger: tuple[str, ...] = (),
+        answer: Answer | None = None,
+        model: str | None,
+        enforced: Enforced | None,
+    ) -> FrameRecord:
+        """Make a frame's record.
+
+        Args:
+            frame: The frame.
+            detections: Its detections, those asked about first.
+            asked: How many of them were asked about; 0 where the frame was not asked.
+            trigger: Why the frame was asked; empty where it was not.
+            answer: The answer about this frame, or None where it was not asked.
+            model: Name of the VLM, or None where there is none.
+            enforced: How the VLM holds its form, or None where there is none.
+        """
+        self._notice_restart(frame.time_s)
+        if answer is None:
+            return self._unasked(frame, detections, model)
+        state = _answered_state(frame, answer, trigger, model, enforced)
+        if answer.status != "ok" or answer.fields is None:
+            self._failure = f"frame {frame.index} failed: {answer.status}" + (
+                f": {answer.reason}" if answer.reason else ""
+            )
+            return _record(frame, detections, state, asked=asked)
+        outcome = self._judge(frame, detections, asked, answer.fields)
+        held = _hold(outcome, frame, detections, model, enforced)
+        self._held, self._failure = held, None
+        record = _record(frame, detections, state, fields=held.fields, by_id=held.by_id, asked=asked)
+        return replace(record, rules=outcome.traces, contradictions=outcome.contradictions)
+
+    def _notice_restart(self, time_s: float) -> None:
+        """Drop what is known about another pass over the source."""
+        if self._last_s is not None and time_s < self._last_s - self._max_age_s - _TOLERANCE_S:
+            self._held = self._failure = None
+        self._last_s = time_s
+
+    def _judge(self, frame: Frame, detections: Detections, asked: int, fields: Fields) -> RuleOutcome:
+        context = RuleContext(
+            detections=detections,
+            size_wh=frame.size_wh,
+            zones=self._zones,
+            schema=self._schema,
+            grounded=self._schema.ground(asked),
+        )
+        return apply_rules(self._rules, fields, context)
+
+    def _unasked(self, frame: Frame, detections: Detections, model: str | None) -> FrameRecord:
+        held = self._held
+        if model is None or held is None:
+            reason = "no VLM" if model is None else self._failure or "not asked yet"
+            return _record(frame, detections, VlmState(status="skipped", reason=reason))
+        age_s = round(max(0.0, frame.time_s - held.time_s), 6)
+        state = VlmState(
+            status="carried",
+            reason=self._failure,
+            frame=held.frame,
+            age_s=age_s,
+            model=held.model,
+            enforced=held.enforced,
+        )
+        if age_s > self._max_age_s:
+            reason = f"the answer of frame {held.frame} is {age_s:g} s old, more than {self._max_age_s:g} s"
+            reason += f"; {self._failure}" if self._failure else ""
+            return _record(frame, detections, replace(state, status="stale", reason=reason))
+        by_id = {
+            index: held.by_track[track]
+            for index, track in enumerate(detections.track_id)
+            if track is not None and track in held.by_track
+        }
+        return _record(frame, detections, state, fields=held.fields, by_id=by_id)
+
+
+def _hold(
+    outcome: RuleOutcome, frame: Frame, detections: Detections, model: str | None, enforced: Enforced | None
+) -> _Held:
+    """Take an answer apart into fields of the frame and of each detection."""
+    fields = {key: value for key, value in outcome.fields.items() if key != "detections"}
+    by_id = {
+        int(item["id"]): {key: value for key, value in item.items() if key != "id"}
+        for item in outcome.fields.get("detections", ())
+    }
+    tracks = ((detections.track_id[index], own) for index, own in by_id.items())
+    by_track = {track: own for track, own in tracks if track is not None}
+    return _Held(
+        fields=fields,
+        by_id=by_id,
+        by_track=by_track,
+        frame=frame.index,
+        time_s=frame.time_s,
+        model=model,
+        enforced=enforced,
+    )
+
+
+def _answered_state(
+    frame: Frame, answer: Answer, trigger: tuple[str, ...], model: str | None, enforced: Enforced | None
+) -> VlmState:
+    reply = answer.reply
+    return VlmState(
+        status=answer.status,
+        reason=answer.reason,
+        trigger=trigger,
+        frame=frame.index,
+        age_s=0.0,
+        model=model,
+        enforced=enforced,
+        latency_s=round(answer.latency_s, 4),
+        attempts=answer.attempts,
+        input_tokens=reply.input_tokens if reply else None,
+        output_tokens=reply.output_tokens if reply else None,
+        raw=reply.text if reply else None,
+    )
+
+
+def _record(
+    frame: Frame,
+    detections: Detections,
+    state: VlmState,
+    *,
+    fields: Fields | None = None,
+    by_id: Mapping[int, Fields] | None = None,
+    asked: int = 0,
+) -> FrameRecord:
+    """Put a record together; fields are copied, so that changing one record changes no other."""
+    return FrameRecord(
+        source=frame.source,
+        frame=frame.index,
+        time_s=frame.time_s,
+        size_wh=frame.size_wh,
+        detections=tuple(_detection(detections, index, asked, by_id or {}) for index in range(len(detections))),
+        fields=copy.deepcopy(fields),
+        vlm=state,
+    )
+
+
+def _detection(detections: Detections, index: int, asked: int, by_id: Mapping[int, Fields]) -> DetectionRecord:
+    x1, y1, x2, y2 = (round(float(value), 2) for value in detections.boxes_xyxy_px[index])
+    return DetectionRecord(
+        id=index,
+        track_id=detections.track_id[index],
+        class_name=detections.class_name(index),
+        class_id=int(detections.class_id[index]),
+        confidence=round(float(detections.confidence[index]), 4),
+        box_xyxy=(x1, y1, x2, y2),
+        asked=index < asked,
+        fields=copy.deepcopy(by_id.get(index)),
+    )

@@ -1,0 +1,56 @@
+"""`annotated.mp4`: the source's pictures with boxes and verdicts drawn on them, its timing and its sound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from hazardlens.frames.file import VideoFile
+from hazardlens.merge.outcome import Outcome
+from hazardlens.outputs.base import Output
+from hazardlens.outputs.draw import Painter
+from hazardlens.outputs.video import VideoWriter
+from hazardlens.schema import FieldSchema
+
+
+class AnnotatedVideo(Output):
+    """Draws each frame and encodes it, off the caller's path.
+
+    Args:
+        path: The MP4 file; it is replaced if it exists.
+        source: The video that the frames come from, for size, rate and sound.
+        schema: The schema of the records' fields.
+        crf: Quality, 0 (lossless) to 51.
+
+    Raises:
+        OutputError: If the file cannot be made.
+    """
+
+    needs_pixels: ClassVar[bool] = True
+
+    def __init__(self, path: Path, *, source: VideoFile, schema: FieldSchema, crf: int) -> None:
+        self._painter = Painter(schema, source.size_wh)
+        self._writer = VideoWriter(
+            path,
+            size_wh=source.size_wh,
+            rate=source.rate,
+            audio_from=None if source.is_still else source.path,
+            crf=crf,
+        )
+
+    def write(self, outcome: Outcome) -> None:
+        """Draw and encode the next frame.
+
+        Raises:
+            OutputError: If an earlier frame could not be written.
+        """
+        image = self._painter.draw(outcome.frame.image, outcome.record)
+        self._writer.write(image, outcome.record.time_s)
+
+    def close(self, *, complete: bool) -> None:
+        """Finish the file.
+
+        Raises:
+            OutputError: If it cannot be finished; what was written before is playable.
+        """
+        self._writer.close(complete=complete)

@@ -1,0 +1,117 @@
+"""Boxes, verdicts and the state of the VLM, drawn on a frame."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from hazardlens.record import DetectionRecord, Fields, FrameRecord
+from hazardlens.schema import FieldSchema
+
+_Colour = tuple[int, int, int]
+
+_UNKNOWN_BGR: _Colour = (150, 150, 150)
+_RANK_BGR: tuple[_Colour, ...] = ((96, 174, 39), (0, 200, 240), (0, 140, 255), (40, 40, 230), (180, 20, 160))
+_INK_BGR: _Colour = (255, 255, 255)
+
+
+class Painter:
+    """Draws records on their frames.
+
+    Colour tells the rank of the schema's `severity` (or of its last choice field); grey means that nobody has said
+    anything about an object, which is not the same as no hazard.
+
+    Args:
+        schema: The schema that the records' fields follow.
+        size_wh: Width and height of the frames in pixels; it sets the size of the letters.
+    """
+
+    def __init__(self, schema: FieldSchema, size_wh: tuple[int, int]) -> None:
+        self._schema = schema
+        self._letters_px = max(11, round(min(size_wh) / 36))
+        self._line_px = max(1, round(min(size_wh) / 300))
+
+    def draw(self, image: NDArray[np.uint8], record: FrameRecord) -> NDArray[np.uint8]:
+        """Draw on `image`, shape (H, W, 3), BGR, in place, and return it."""
+        image = image if image.flags.writeable and image.flags.c_contiguous else np.array(image)
+        for detection in record.detections:
+            self._draw_detection(image, detection)
+        self._draw_footer(image, record)
+        return image
+
+    def _draw_detection(self, image: NDArray[np.uint8], detection: DetectionRecord) -> None:
+        x1, y1, x2, y2 = (round(value) for value in detection.box_xyxy)
+        colour = self._colour(detection.fields)
+        cv2.rectangle(image, (x1, y1), (x2, y2), colour, self._line_px)
+        name = detection.class_name if detection.track_id is None else f"{detection.class_name} {detection.track_id}"
+        verdict = self._verdict(detection.fields)
+        label = f"{name}: {verdict}" if verdict else name
+        patch = _letters(label, self._letters_px)
+        _blit(image, patch, x1, max(0, y1 - patch.shape[0]), background=colour)
+
+    def _draw_footer(self, image: NDArray[np.uint8], record: FrameRecord) -> None:
+        state = f"{record.time_s:.2f} s   {headline(record, self._verdict(record.fields))}"
+        lines = [_letters(state, round(1.2 * self._letters_px))]
+        notes = (record.fields or {}).get("notes")
+        if isinstance(notes, str) and notes:
+            lines.insert(0, _letters(notes, self._letters_px))
+        colour = self._colour(record.fields)
+        bottom = image.shape[0] - 2 * self._line_px
+        top = max(0, bottom - sum(line.shape[0] for line in lines))
+        image[top:bottom] //= 3
+        cv2.rectangle(image, (0, bottom), (image.shape[1], image.shape[0]), colour, -1)
+        for line in lines:
+            _blit(image, line, 0, top)
+            top += line.shape[0]
+
+    def _verdict(self, fields: Fields | None) -> str:
+        if fields is None:
+            return ""
+        chosen = [str(value) for name, value in fields.items() if self._schema.rank(name) is not None]
+        return ", ".join(dict.fromkeys(chosen))
+
+    def _colour(self, fields: Fields | None) -> _Colour:
+        ranked = [name for name in fields or {} if self._schema.rank(name) is not None]
+        if fields is None or not ranked:
+            return _UNKNOWN_BGR
+        name = "severity" if "severity" in ranked else ranked[-1]
+        ranks = self._schema.rank(name) or []
+        step = ranks.index(fields[name]) * (len(_RANK_BGR) - 1) / max(1, len(ranks) - 1)
+        return _RANK_BGR[round(step)]
+
+
+def headline(record: FrameRecord, verdict: str) -> str:
+    """The state of the VLM in words: a verdict with its age, or why there is none."""
+    vlm = record.vlm
+    if vlm.status == "ok":
+        return verdict
+    if vlm.status == "carried":
+        return f"{verdict}   ({vlm.age_s:.1f} s old)"
+    return f"no answer: {vlm.status}" + (f", {vlm.reason}" if vlm.reason else "")
+
+
+@lru_cache(maxsize=1024)
+def _letters(text: str, size_px: int) -> NDArray[np.uint8]:
+    """Text as coverage 0..255, shape (h, w), with a margin."""
+    font = ImageFont.load_default(size=size_px)
+    left, top, right, bottom = font.getbbox(text)
+    margin = size_px // 4
+    picture = Image.new("L", (round(right - left) + 2 * margin, round(1.25 * size_px) + margin), 0)
+    ImageDraw.Draw(picture).text((margin - left, margin // 2), text, fill=255, font=font)
+    return np.asarray(picture)
+
+
+def _blit(
+    image: NDArray[np.uint8], patch: NDArray[np.uint8], x: int, y: int, *, background: _Colour | None = None
+) -> None:
+    """Lay text on `image` at (x, y), moved inside where it fits, on a plain ground or on what is there."""
+    height, width = image.shape[:2]
+    x = max(0, min(x, width - patch.shape[1]))
+    area = image[y : min(height, y + patch.shape[0]), x : min(width, x + patch.shape[1])]
+    cover = patch[: area.shape[0], : area.shape[1], None].astype(np.uint16)
+    paper = area if background is None else np.array(background, np.uint16)
+    area[:] = (cover * np.array(_INK_BGR, np.uint16) + (255 - cover) * paper) // 255

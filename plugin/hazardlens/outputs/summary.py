@@ -1,0 +1,171 @@
+"""`summary.json`: the account of a run, so that what did not happen can be seen as well as what did."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hazardlens.errors import OutputError
+from hazardlens.frames.base import FrameAccount
+from hazardlens.merge.outcome import Outcome, Stages
+from hazardlens.record import Fields, FrameRecord
+from hazardlens.schema import FieldSchema
+
+
+@dataclass(kw_only=True, slots=True)
+class Stretch:
+    """Consecutive frames with the same verdict.
+
+    Attributes:
+        fields: The frame's choice fields, or None where nothing is known.
+        status: The status of the first frame.
+        from_s: Time of the first frame in seconds.
+        to_s: Time of the last frame in seconds.
+        frames: How many frames.
+    """
+
+    fields: Fields | None
+    status: str
+    from_s: float
+    to_s: float
+    frames: int = 1
+
+
+@dataclass(kw_only=True)
+class Summary:
+    """Counts what passes by.
+
+    Attributes:
+        source: Name of the source.
+        schema: The schema of the fields.
+        setup: What the run was made of (detector, VLM, schema, pipeline), as plain JSON types.
+    """
+
+    source: str
+    schema: FieldSchema
+    setup: dict[str, Any]
+    account: FrameAccount | None = None
+    records: int = 0
+    records_by_status: Counter[str] = field(default_factory=Counter)
+    detections_by_class: Counter[str] = field(default_factory=Counter)
+    questions_by_status: Counter[str] = field(default_factory=Counter)
+    questions_by_trigger: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    latencies_s: list[float] = field(default_factory=list)
+    tokens: Counter[str] = field(default_factory=Counter)
+    rules: Counter[str] = field(default_factory=Counter)
+    contradictions: Counter[str] = field(default_factory=Counter)
+    timeline: list[Stretch] = field(default_factory=list)
+    stages: Stages = field(default_factory=Stages)
+    _started: float = field(default_factory=time.perf_counter)
+
+    @property
+    def questions(self) -> int:
+        """Questions that came back, answered or not."""
+        return self.questions_by_status.total()
+
+    @property
+    def answered(self) -> int:
+        """Questions that were answered."""
+        return self.questions_by_status["ok"]
+
+    def add(self, outcome: Outcome) -> None:
+        """Count one finished frame."""
+        record = outcome.record
+        self.records += 1
+        self.records_by_status[record.vlm.status] += 1
+        self.detections_by_class.update(detection.class_name for detection in record.detections)
+        self.rules.update(trace.name for trace in record.rules if trace.before != trace.after)
+        self.contradictions.update(item.name for item in record.contradictions)
+        self._lengthen(record)
+        if outcome.answer is not None:
+            self._count_answer(outcome)
+
+    def verdict(self, fields: Fields) -> Fields:
+        """The choice fields among `fields`."""
+        return {name: value for name, value in fields.items() if self.schema.rank(name) is not None}
+
+    def _count_answer(self, outcome: Outcome) -> None:
+        answer = outcome.answer
+        if answer is None:
+            return
+        self.questions_by_status[answer.status] += 1
+        self.questions_by_trigger.update(outcome.record.vlm.trigger)
+        self.latencies_s.append(answer.latency_s)
+        if answer.reason:
+            self.reasons[f"{answer.status}: {answer.reason}"] += 1
+        if answer.reply is not None:
+            self.tokens["input"] += answer.reply.input_tokens or 0
+            self.tokens["output"] += answer.reply.output_tokens or 0
+
+    def _lengthen(self, record: FrameRecord) -> None:
+        fields = record.fields
+        if fields is not None:
+            fields = self.verdict(fields)
+        last = self.timeline[-1] if self.timeline else None
+        known = fields is not None
+        if last is not None and last.fields == fields and (known or last.status == record.vlm.status):
+            last.to_s = record.time_s
+            last.frames += 1
+        else:
+            self.timeline.append(
+                Stretch(fields=fields, status=record.vlm.status, from_s=record.time_s, to_s=record.time_s)
+            )
+
+    def to_dict(self, *, complete: bool, reason: str | None = None) -> dict[str, Any]:
+        """The summary as plain JSON types.
+
+        Args:
+            complete: Whether the source was processed to its end.
+            reason: Why not, or None.
+        """
+        wall_s = time.perf_counter() - self._started
+        return {
+            "source": self.source,
+            "complete": complete,
+            "reason": reason,
+            **self.setup,
+            "frames": {**(asdict(self.account) if self.account else {}), "records": self.records},
+            "records_by_status": dict(self.records_by_status),
+            "detections_by_class": dict(self.detections_by_class.most_common()),
+            "questions": {
+                "asked": self.questions,
+                "by_status": dict(self.questions_by_status),
+                "by_trigger": dict(self.questions_by_trigger),
+                "reasons": dict(self.reasons.most_common(20)),
+                "latency_s": _spread(self.latencies_s),
+                "input_tokens": self.tokens["input"],
+                "output_tokens": self.tokens["output"],
+            },
+            "rules": dict(self.rules),
+            "contradictions": dict(self.contradictions),
+            "timeline": [asdict(stretch) for stretch in self.timeline],
+            "stages_s": {name: round(seconds, 3) for name, seconds in self.stages.seconds.items()},
+            "wall_s": round(wall_s, 3),
+            "frames_per_s": round(self.records / wall_s, 2) if wall_s > 0 else None,
+        }
+
+
+def write_summary(path: Path, summary: dict[str, Any]) -> None:
+    """Write the summary whole, or leave what was there.
+
+    Raises:
+        OutputError: If it cannot be written.
+    """
+    part = path.with_suffix(".json.part")
+    try:
+        part.write_text(json.dumps(summary, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _spread(values: list[float]) -> dict[str, float] | None:
+    if not values:
+        return None
+    return {"median": round(statistics.median(values), 4), "max": round(max(values), 4)}

@@ -1,0 +1,57 @@
+"""Finds the data that is shipped with the package: ready pipelines, schemas and demo assets.
+
+In a wheel they lie in `hazardlens/data/`; in a checkout, and so in an editable install, at the repository's root.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from hazardlens.errors import InputError
+
+Kind = Literal["pipelines", "schemas", "assets"]
+"""The folders that are shipped."""
+
+_SUFFIXES: dict[Kind, str] = {"pipelines": ".yaml", "schemas": ".json", "assets": ""}
+
+
+def data_folder(kind: Kind) -> Path:
+    """The folder of one kind of shipped data.
+
+    Raises:
+        InputError: It is not there: the installation is incomplete.
+    """
+    package = Path(__file__).resolve().parent
+    for folder in (package / "data" / kind, package.parents[1] / kind):
+        if folder.is_dir():
+            return folder
+    raise InputError(
+        f"the shipped folder '{kind}' is missing", help="Install hazardlens again; this copy is incomplete."
+    )
+
+
+def data_path(kind: Kind, name: str) -> Path:
+    """Where one shipped file or folder lies.
+
+    Args:
+        kind: Folder it is shipped in.
+        name: Its name there, suffix included, for instance `hazard.json`.
+
+    Raises:
+        InputError: Nothing of that name is shipped.
+    """
+    folder = data_folder(kind)
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder.resolve()) or not path.exists():
+        raise InputError(
+            f"no '{name}' is shipped in '{kind}'", help=f"Shipped are: {', '.join(shipped_names(kind)) or 'none'}."
+        )
+    return path
+
+
+def shipped_names(kind: Kind) -> tuple[str, ...]:
+    """Names of what is shipped, sorted: schemas and pipelines without suffix, assets by their file names."""
+    suffix = _SUFFIXES[kind]
+    visible = [path for path in data_folder(kind).iterdir() if not path.name.startswith(".")]
+    return tuple(sorted(path.stem if suffix else path.name for path in visible if path.name.endswith(suffix)))

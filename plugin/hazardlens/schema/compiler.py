@@ -1,0 +1,177 @@
+"""Turns a resolved schema into the shape that the mask holds, and says what got lost on the way."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hazardlens.schema import scalars
+from hazardlens.schema.combine import MOST_ALTERNATIVES, Alternative, Schema, alternatives
+from hazardlens.schema.containers import array, property_names
+from hazardlens.schema.findings import Findings, step
+from hazardlens.schema.keywords import has_stated_type, is_bare, note_checked, note_unknown, types_of
+from hazardlens.schema.shapes import Choice, Never, Object, Shape
+from hazardlens.schema.spelling import SAFE_INTEGER, canonical, spell
+from hazardlens.schema.unions import disjoint, union
+from hazardlens.schema.validation import validator_for
+
+
+class Compiler:
+    """Compiles the subschemas of one document, each combination once.
+
+    Args:
+        places: JSON pointer of each subschema by its `id()`; the document keeps them alive.
+        findings: Where findings are noted.
+    """
+
+    def __init__(self, places: dict[int, str], findings: Findings) -> None:
+        self.places = places
+        self.findings = findings
+        self._done: dict[tuple[int, ...], Shape] = {}
+
+    def compile(self, nodes: tuple[Any, ...], pointer: str) -> Shape:
+        """The shape of what satisfies all of `nodes`.
+
+        Args:
+            nodes: Subschemas of the document that apply to the same place, objects or booleans.
+            pointer: Where findings belong if no subschema has a place of its own.
+        """
+        key = tuple(map(id, nodes))
+        if all(isinstance(node, bool) for node in nodes):
+            return self._any(pointer) if all(nodes) else Never(((pointer, "nothing is allowed here"),), pointer=pointer)
+        if key not in self._done:
+            self._done[key] = self._combined(nodes, self._place(nodes, pointer))
+        return self._done[key]
+
+    def _place(self, nodes: tuple[Any, ...], pointer: str) -> str:
+        known = [node for node in nodes if id(node) in self.places]
+        best = next((node for node in known if not is_bare(node)), None)
+        return self.places[id(best or known[0])] if known else pointer
+
+    def _any(self, pointer: str) -> Shape:
+        self.findings.add(pointer, "error", "unbounded: any value is allowed", "State a type and its bounds.")
+        return Never(pointer=pointer)
+
+    def _combined(self, nodes: tuple[Any, ...], pointer: str) -> Shape:
+        ways = alternatives(nodes, self._dropped)
+        if not ways:
+            return Never(((pointer, "nothing is allowed here"),), pointer=pointer)
+        shapes = [self._flat(way.nodes, self._place(way.nodes, pointer)) for way in ways]
+        self._note_branches(ways, shapes, {id(node): node for way in ways for node in way.nodes})
+        return union(shapes, pointer)
+
+    def _dropped(self, node: Schema, keyword: str) -> None:
+        message = f"{keyword} is not held by the mask: more than {MOST_ALTERNATIVES} combinations"
+        self.findings.add(step(self.places.get(id(node), ""), keyword), "checked", message)
+
+    def _note_branches(self, ways: list[Alternative], shapes: list[Shape], nodes: dict[int, Schema]) -> None:
+        branches: dict[tuple[int, str], dict[int, list[Shape]]] = {}
+        for way, shape in zip(ways, shapes, strict=True):
+            for owner, keyword, index in way.taken:
+                branches.setdefault((owner, keyword), {}).setdefault(index, []).append(shape)
+        for (owner, keyword), found in branches.items():
+            place = step(self.places.get(owner, ""), keyword)
+            merged = {index: union(options, place) for index, options in found.items()}
+            expected = range(len(nodes[owner][keyword]))
+            dead = [index for index in expected if isinstance(merged.get(index, Never()), Never)]
+            guessed = any(not has_stated_type(way.nodes) for way in ways)
+            if keyword == "oneOf" and (guessed or not _all_disjoint(list(merged.values()))):
+                self.findings.add(place, "checked", "oneOf may overlap: the mask holds it as anyOf")
+            if len(dead) < len(expected):
+                for index in dead:
+                    self.findings.add(step(place, index), "note", "this branch can never hold here")
+
+    def _flat(self, nodes: tuple[Schema, ...], pointer: str) -> Shape:
+        for node in nodes:
+            note_unknown(node, self.places.get(id(node), pointer), self.findings)
+        if any("enum" in node or "const" in node for node in nodes):
+            return self._choice(nodes, pointer)
+        types, stated = types_of(nodes)
+        for node in nodes:
+            note_checked(node, frozenset(types), self.places.get(id(node), pointer), self.findings)
+        if not types:
+            if stated:
+                return Never(((pointer, "the types asked for together exclude each other"),), pointer=pointer)
+            return self._any(pointer)
+        if not stated:
+            self.findings.add(pointer, "closed", f"no type: the mask takes {types[0]}", f'Add "type": "{types[0]}".')
+        return union([self._typed(name, nodes, pointer) for name in types], pointer)
+
+    def _choice(self, nodes: tuple[Schema, ...], pointer: str) -> Shape:
+        holder = next(node for node in nodes if "enum" in node or "const" in node)
+        values = [holder["const"]] if "const" in holder else holder["enum"]
+        validators = [validator_for(node) for node in nodes]
+        fitting = [canonical(value) for value in values if all(test.is_valid(value) for test in validators)]
+        if not all(map(_is_safe, fitting)):
+            message = f"a number beyond ±{SAFE_INTEGER} in enum or const loses digits"
+            self.findings.add(pointer, "error", message, "Write it as a string.")
+            return Never(pointer=pointer)
+        if not fitting:
+            return Never(((pointer, "none of the values fits"),), pointer=pointer)
+        return Choice(tuple({spell(value): value for value in fitting}.values()), pointer=pointer)
+
+    def _typed(self, name: str, nodes: tuple[Schema, ...], pointer: str) -> Shape:
+        if name == "object":
+            return self._object(nodes, pointer)
+        if name == "array":
+            return array(self, nodes, pointer)
+        if name == "string":
+            return scalars.text(nodes, pointer, self.places, self.findings)
+        if name in ("number", "integer"):
+            return scalars.number(nodes, pointer, self.findings, whole=name == "integer")
+        return Choice((False, True) if name == "boolean" else (None,), pointer=pointer)
+
+    def _object(self, nodes: tuple[Schema, ...], pointer: str) -> Shape:
+        names = property_names(self, nodes, pointer)
+        if names is None:
+            return Never(pointer=pointer)
+        properties: list[tuple[str, Shape, bool]] = []
+        missing: list[Never] = []
+        for name, parts, required in names:
+            if False in parts:
+                message = f"property {name!r} is required, but nothing is allowed there"
+                missing += [Never(((pointer + "/required", message),))] if required else []
+                continue
+            shape = self.compile(parts, step(pointer, "properties", name))
+            if not isinstance(shape, Never):
+                properties.append((name, shape, required))
+            elif required:
+                missing.append(shape)
+            else:
+                self._note_absent(shape)
+        if missing:
+            return Never(tuple(reason for never in missing for reason in never.reasons), pointer=pointer)
+        return self._counted(tuple(properties), nodes, pointer)
+
+    def _note_absent(self, shape: Never) -> None:
+        for place, reason in shape.reasons:
+            self.findings.add(place, "note", f"this optional property is never there: {reason}")
+
+    def _counted(
+        self, properties: tuple[tuple[str, Shape, bool], ...], nodes: tuple[Schema, ...], pointer: str
+    ) -> Shape:
+        low = max((node["minProperties"] for node in nodes if "minProperties" in node), default=0)
+        high = min((node["maxProperties"] for node in nodes if "maxProperties" in node), default=math.inf)
+        needed = sum(1 for _, _, required in properties if required)
+        if low > min(high, len(properties)) or high < needed:
+            message = f"{needed} to {len(properties)} properties are possible, {low} to {high} allowed"
+            return Never(((pointer, message),), pointer=pointer)
+        if high == needed:
+            properties = tuple(entry for entry in properties if entry[2])
+        elif low == len(properties):
+            properties = tuple((name, shape, True) for name, shape, _ in properties)
+        elif low > needed or high < len(properties):
+            self.findings.add(pointer, "checked", "minProperties/maxProperties are not held by the mask")
+        return Object(properties, pointer=pointer)
+
+
+def _all_disjoint(shapes: list[Shape]) -> bool:
+    return all(disjoint(one, other) for index, one in enumerate(shapes) for other in shapes[index + 1 :])
+
+
+def _is_safe(value: object) -> bool:
+    if isinstance(value, int | float):
+        return abs(value) <= SAFE_INTEGER
+    if isinstance(value, dict):
+        return all(map(_is_safe, value.values()))
+    return all(map(_is_safe, value)) if isinstance(value, list) else True

@@ -1,0 +1,192 @@
+"""A field schema: what is asked of the VLM, loaded and checked once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hazardlens.schema import detections, probe
+from hazardlens.schema.compiler import Compiler
+from hazardlens.schema.describe import choices, describe
+from hazardlens.schema.findings import Finding, Findings
+from hazardlens.schema.grounded import GroundedSchema
+from hazardlens.schema.load import read_document
+from hazardlens.schema.resolve import Resolver
+from hazardlens.schema.shapes import Never, Shape
+from hazardlens.schema.validation import metaschema_errors
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+_CACHED_GROUNDINGS = 128
+_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+
+class FieldSchema:
+    """The fields that the VLM answers with. Made by `load`.
+
+    Attributes:
+        name: Name of the file, model or title it came from.
+        document: The JSON Schema as loaded.
+        findings: What the check found that does not stand in the way: what the mask closes, and what is only checked.
+        has_detections: Whether it asks for fields of each detection.
+        frame_properties: Schemas of the frame's own fields by name, references resolved.
+        object_properties: Schemas of each detection's fields by name, without `id`; empty where there are none.
+    """
+
+    def __init__(self, name: str, document: dict[str, Any]) -> None:
+        """Check `document`; prefer `load`.
+
+        Raises:
+            SchemaError: It cannot be held.
+        """
+        findings = Findings()
+        self.name = name
+        self.document = document
+        _check_form(name, document, findings)
+        resolver = Resolver(document, findings)
+        self._root = resolver.resolve()
+        findings.raise_errors(name)
+        self._item = detections.find_item(self._root, resolver.places, findings)
+        self.has_detections = self._item is not None
+        own = self._root.get("properties", {})
+        self.frame_properties = {key: value for key, value in own.items() if key != detections.DETECTIONS}
+        entry = self._item["properties"] if self._item else {}
+        self.object_properties = {key: value for key, value in entry.items() if key != "id"}
+        self._digest = hashlib.sha256(json.dumps(document).encode()).hexdigest()
+        self._check_shape(resolver.places, findings)
+        findings.raise_errors(name)
+        self.findings: tuple[Finding, ...] = findings.benign()
+        self._grounded = lru_cache(maxsize=_CACHED_GROUNDINGS)(self._ground)
+
+    @classmethod
+    def load(cls, source: str | Path | Mapping[str, Any] | type[BaseModel]) -> FieldSchema:
+        """Load and check a schema.
+
+        Args:
+            source: Name of a shipped schema (`"hazard"`), path of a .json file, a mapping, or a pydantic model class.
+
+        Raises:
+            SchemaError: It is missing, malformed, or cannot be held; all places at fault are named.
+        """
+        return cls(*read_document(source))
+
+    @property
+    def title(self) -> str:
+        """The schema's title, or its name."""
+        return str(self.document.get("title") or self.name)
+
+    @property
+    def description(self) -> str:
+        """The schema's description, or an empty text."""
+        return str(self.document.get("description", ""))
+
+    def describe(self) -> str:
+        """The fields in plain words, with their descriptions and allowed values, for a prompt."""
+        return describe(self.frame_properties, self.object_properties)
+
+    def rank(self, field: str) -> list[Any] | None:
+        """The values of a field in rank order, lowest first; None where it has no list of values.
+
+        Args:
+            field: Name of a field of the frame, or else of a detection.
+        """
+        found = choices(self.frame_properties.get(field))
+        return found if found is not None else choices(self.object_properties.get(field))
+
+    def ground(self, n: int) -> GroundedSchema:
+        """The schema for a frame with `n` detections asked about; the same for any `n` where none are asked about.
+
+        Raises:
+            SchemaError: The schema limits `detections`, and does not allow `n`.
+            ValueError: `n` is negative.
+        """
+        if n < 0:
+            raise ValueError(f"expected a number of detections of 0 or more, got {n}")
+        return self._grounded(n if self.has_detections else 0)
+
+    def _ground(self, n: int) -> GroundedSchema:
+        document = detections.ground(self._root, self._item, n) if self._item else self._root
+        return GroundedSchema((self._digest, n), document, n)
+
+    def _check_shape(self, places: dict[int, str], findings: Findings) -> None:
+        malformed = self._item is None and detections.DETECTIONS in self._root.get("properties", {})
+        if malformed:
+            kept = {"properties": self.frame_properties, "required": self._root.get("required", [])}
+            kept["required"] = [name for name in kept["required"] if name != detections.DETECTIONS]
+            _compile({**self._root, **kept}, places, findings)
+            return
+        document = self._root
+        if self._item:
+            detections.check_required(self._root, self._item, places, findings)
+            listed = self._root["properties"][detections.DETECTIONS]
+            fewest = max(1, listed.get("minItems", 0))
+            count = min(fewest, listed.get("maxItems", fewest))
+            document = detections.ground(self._root, self._item, count)
+            places = {**places, **_grounded_places(document, self._root, self._item, places)}
+        shape = _compile(document, places, findings)
+        _check_order(self.frame_properties, places, findings)
+        _check_order(self.object_properties, places, findings)
+        if not isinstance(shape, Never):
+            _check_mask(shape, findings)
+
+
+def _check_form(name: str, document: dict[str, Any], findings: Findings) -> None:
+    for pointer, message in metaschema_errors(document):
+        findings.add(pointer, "error", f"not JSON Schema 2020-12: {message}", "Correct it.")
+    findings.raise_errors(name)
+    if document.get("$schema", _DRAFT).rstrip("#") != _DRAFT:
+        findings.add("/$schema", "note", "read as draft 2020-12, whatever it names", f"Write {_DRAFT}.")
+    if "$ref" not in document and document.get("type") != "object":
+        findings.add("", "error", "the answer must be an object", 'Add "type": "object".')
+
+
+def _grounded_places(
+    document: dict[str, Any], root: dict[str, Any], item: dict[str, Any], places: dict[int, str]
+) -> dict[int, str]:
+    listed = document["properties"][detections.DETECTIONS]
+    entries = listed.get("prefixItems", [])
+    base = places.get(id(item), "")
+    return {
+        id(document): places.get(id(root), ""),
+        id(listed): places.get(id(root["properties"][detections.DETECTIONS]), ""),
+        **{id(entry): base for entry in entries},
+        **{id(entry["properties"]["id"]): places.get(id(item["properties"]["id"]), base) for entry in entries},
+    }
+
+
+def _compile(document: dict[str, Any], places: dict[int, str], findings: Findings) -> Shape:
+    shape = Compiler({**places, id(document): ""}, findings).compile((document,), "")
+    if isinstance(shape, Never):
+        for pointer, reason in shape.reasons:
+            findings.add(pointer, "error", f"never satisfiable: {reason}", "Loosen one of what contradicts.")
+    return shape
+
+
+def _check_order(fields: dict[str, Any], places: dict[int, str], findings: Findings) -> None:
+    decided = ""
+    for name, schema in fields.items():
+        if choices(schema) is not None:
+            decided = decided or name
+        elif decided and isinstance(schema, dict) and schema.get("type") == "string" and not _is_formal(schema):
+            message = f"free text after the choice {decided!r}: a model cannot reason before it decides"
+            findings.add(places.get(id(schema), ""), "note", message, "Put free text first.")
+
+
+def _is_formal(schema: dict[str, Any]) -> bool:
+    return any(key in schema for key in ("const", "enum", "format", "pattern"))
+
+
+def _check_mask(shape: Shape, findings: Findings) -> None:
+    reason = probe.refusal(shape.to_schema())
+    if not reason:
+        return
+    for part in shape.parts():
+        if probe.refusal(part.to_schema()):
+            _check_mask(part, findings)
+            return
+    findings.add(shape.pointer, "error", f"llguidance cannot hold this: {reason}", "Make it simpler.")

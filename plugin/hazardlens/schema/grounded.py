@@ -1,0 +1,111 @@
+"""A schema for one frame: as many objects as were asked about, no more and no fewer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from hazardlens.record import Fields
+from hazardlens.schema import probe
+from hazardlens.schema.compiler import Compiler
+from hazardlens.schema.findings import Findings
+from hazardlens.schema.shapes import Shape
+from hazardlens.schema.spelling import read_strict
+from hazardlens.schema.validation import answer_errors, validator_for
+
+_MOST_REASONS = 20
+
+
+class AnswerError(ValueError):
+    """An answer that is not what the schema asks for; the message says why."""
+
+
+class GroundedSchema:
+    """What an answer about one frame must look like.
+
+    Made by `FieldSchema.ground`. Safe to share between threads.
+
+    Args:
+        key: Equal for schemas of equal shape, and hashable.
+        document: The schema, grounded.
+        count: Number of detections that it is grounded to.
+
+    Attributes:
+        key: See above.
+        document: Plain JSON Schema 2020-12 without references; satisfied by the answers that are taken.
+        count: See above.
+    """
+
+    def __init__(self, key: tuple[str, int], document: dict[str, Any], count: int) -> None:
+        self.key = key
+        self.document = document
+        self.count = count
+
+    @cached_property
+    def mask_document(self) -> dict[str, Any]:
+        """Plain JSON Schema that a mask can hold: closed, bounded, and without what is only checked."""
+        return self._shape.to_schema()
+
+    @cached_property
+    def longest_bytes(self) -> int:
+        """No answer that the mask lets through is longer than this, in bytes of UTF-8."""
+        return self._shape.longest(lambda literal: len(literal.encode()))
+
+    def longest_tokens(self, count_tokens: Callable[[str], int]) -> int:
+        """Upper bound of an answer's tokens, never more than its bytes.
+
+        Free text is taken at one token per byte. Fixed text (keys, choices) is taken as the tokenizer writes it, and
+        one token more for each seam; a sampler that spells a choice in smaller pieces can exceed that, up to
+        `longest_bytes`.
+
+        Args:
+            count_tokens: Number of tokens of a text, without special tokens.
+        """
+        known: dict[str, int] = {}
+
+        def measure(literal: str) -> int:
+            if literal not in known:
+                known[literal] = min(len(literal.encode()), count_tokens(literal) + 1)
+            return known[literal]
+
+        return self._shape.longest(measure)
+
+    def grammar(self) -> str:
+        """The llguidance grammar of the mask, with no free whitespace, in the one spelling of JSON."""
+        return self._grammar
+
+    def validate(self, value: object) -> list[str]:
+        """What is wrong with an answer that was read, each with its JSON pointer; empty if nothing is."""
+        return answer_errors(self._validator, value)
+
+    def parse(self, text: str) -> Fields:
+        """The fields that an answer's text holds.
+
+        Raises:
+            AnswerError: The text is not one strict JSON value, or that value does not satisfy the schema.
+        """
+        try:
+            value = read_strict(text)
+        except json.JSONDecodeError as error:
+            raise AnswerError(f"not JSON: {error}") from error
+        except ValueError as error:
+            raise AnswerError(f"not strict JSON: {error}") from error
+        wrong = self.validate(value)
+        if wrong:
+            more = f"; and {len(wrong) - _MOST_REASONS} more" if len(wrong) > _MOST_REASONS else ""
+            raise AnswerError("; ".join(wrong[:_MOST_REASONS]) + more)
+        return value  # type: ignore[no-any-return]
+
+    @cached_property
+    def _grammar(self) -> str:
+        return probe.grammar(self.mask_document)
+
+    @cached_property
+    def _validator(self) -> Any:
+        return validator_for(self.document)
+
+    @cached_property
+    def _shape(self) -> Shape:
+        return Compiler({}, Findings()).compile((self.document,), "")

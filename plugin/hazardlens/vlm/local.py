@@ -1,0 +1,285 @@
+"""A local VLM: any transformers image-text-to-text model, its answers held to the schema inside this process."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import logging
+import threading
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from PIL import Image
+from safetensors import SafetensorError
+from transformers import (
+    AutoModelForImageTextToText,
+    AutoProcessor,
+    BatchFeature,
+    BitsAndBytesConfig,
+    GenerationConfig,
+    LogitsProcessorList,
+    PreTrainedModel,
+)
+
+from hazardlens.errors import WeightsError
+from hazardlens.schema import GroundedSchema
+from hazardlens.vlm.base import Question, Reply, Shown, Vlm
+from hazardlens.vlm.decode import Decoding, jump_forward
+from hazardlens.vlm.mask import MaskFactory, MaskProcessor
+
+_log = logging.getLogger(__name__)
+
+Quantization = Literal["8bit", "4bit"]
+
+
+class LocalVlm(Vlm):
+    """A model of `AutoModelForImageTextToText` with its `AutoProcessor`, decoded under a mask.
+
+    Args:
+        model: Hub name or folder.
+        device: `auto` (a GPU where there is one), `cpu`, `cuda`, `cuda:1`, `mps`.
+        dtype: `auto` (as saved), `float32`, `bfloat16`, `float16`.
+        quantization: `8bit` or `4bit` through bitsandbytes, or None.
+        max_new_tokens: Tokens an answer may take; None gives each answer as many as its schema's longest needs.
+        temperature: 0 picks the likeliest token; above 0 samples.
+        top_k: Sample among the k likeliest tokens, or None.
+        top_p: Sample among the likeliest tokens of this total probability, or None.
+        seed: Seed of the sampling; an answer depends on it and on the frame's index, not on the order of questions.
+        timeout_s: Wall time that one answer may take in seconds, or None.
+        longest_side_px: Pictures are scaled down to this longest side.
+        draw_ids: Whether ids are drawn on the picture.
+        trust_remote_code: Whether code that comes with the model may run.
+        revision: Revision on the hub, or None.
+
+    Raises:
+        WeightsError: If the model cannot be had, is incomplete, or is not an image-text-to-text model.
+    """
+
+    enforced = "mask"
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        device: str = "auto",
+        dtype: str = "auto",
+        quantization: Quantization | None = None,
+        max_new_tokens: int | None = None,
+        temperature: float = 0.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int = 0,
+        timeout_s: float | None = None,
+        longest_side_px: int = 1024,
+        draw_ids: bool = False,
+        trust_remote_code: bool = False,
+        revision: str | None = None,
+    ) -> None:
+        self.name = Path(model).name if Path(model).is_dir() else str(model)
+        self.longest_side_px = longest_side_px
+        self.draw_ids = draw_ids
+        self.max_new_tokens = max_new_tokens
+        self._timeout_s = timeout_s
+        self._seed = seed
+        self._lock = threading.Lock()
+        self._interrupted = threading.Event()
+        where = {"trust_remote_code": trust_remote_code, "revision": revision}
+        self._processor = _load_processor(model, where)
+        target = _device(device)
+        self._model = _load_model(model, target, dtype, quantization, where)
+        self._sampling = _sampling(self._model, temperature, top_k, top_p)
+        self._masks = MaskFactory(
+            self._processor.tokenizer,
+            vocab_rows=_output_rows(self._model),
+            eos_token_ids=_end_token_ids(self._model, self._processor.tokenizer),
+        )
+        self._sampling.eos_token_id = _end_token_ids(self._model, self._processor.tokenizer)
+
+    def count_tokens(self, text: str) -> int:
+        """How many of this model's tokens `text` takes."""
+        return self._masks.count_tokens(text)
+
+    def prepare(self, schema: GroundedSchema) -> None:
+        """Compile the mask for `schema` and warn where the token budget may cut an answer.
+
+        Raises:
+            SchemaError: If the schema does not compile for this model's tokenizer.
+        """
+        with self._lock:
+            self._masks.session(schema)
+        longest = schema.longest_tokens(self.count_tokens)
+        if self.max_new_tokens is not None and self.max_new_tokens < longest:
+            _log.warning(
+                "max_new_tokens is %d, but an answer about %d detections may take up to %d tokens; longer ones will be "
+                "reported as truncated",
+                self.max_new_tokens,
+                schema.count,
+                longest,
+            )
+
+    def ask(self, question: Question, shown: Shown) -> Reply:
+        """Answer under the mask.
+
+        Raises:
+            TimeoutError: If the answer takes longer than `timeout_s`.
+            ConstraintError: If mask and model do not fit together.
+        """
+        with self._lock:
+            self._interrupted.clear()
+            return self._ask(question, shown)
+
+    def interrupt(self) -> None:
+        """Make an answer that is being decoded end at its next token with a TimeoutError."""
+        self._interrupted.set()
+
+    def _ask(self, question: Question, shown: Shown) -> Reply:
+        inputs = self.inputs(shown)
+        decoding = Decoding(
+            session=self._masks.session(question.schema),
+            generator=torch.Generator().manual_seed(self._seed + question.frame.index),
+            max_new_tokens=self.max_new_tokens or question.schema.longest_tokens(self.count_tokens),
+            deadline=None if self._timeout_s is None else time.monotonic() + self._timeout_s,
+            interrupted=self._interrupted,
+        )
+        self.decode(inputs, decoding)
+        return Reply(
+            text=self._masks.text(decoding.tokens),
+            end="complete" if decoding.complete else "truncated",
+            reason=None if decoding.complete else f"the answer was cut at {decoding.max_new_tokens} tokens",
+            input_tokens=int(inputs["input_ids"].shape[-1]),
+            output_tokens=len(decoding.tokens),
+            model_steps=decoding.model_steps,
+        )
+
+    def inputs(self, shown: Shown) -> BatchFeature:
+        """The model's inputs for what is shown, on its device."""
+        picture = Image.fromarray(shown.image)
+        content = [{"type": "image", "image": picture}, {"type": "text", "text": shown.prompt}]
+        inputs = self._processor.apply_chat_template(
+            [{"role": "user", "content": content}],
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=True,
+            return_tensors="pt",
+        )
+        return inputs.to(self._model.device, dtype=self._model.dtype)
+
+    def decode(
+        self, inputs: BatchFeature, decoding: Decoding, *, preferences: LogitsProcessorList | None = None
+    ) -> None:
+        """Decode one answer; `preferences` change the model's logits before they are masked."""
+        processors = LogitsProcessorList([*(preferences or []), MaskProcessor(decoding.session)])
+        config = copy.copy(self._sampling)
+        config.max_new_tokens = decoding.max_new_tokens
+        with torch.inference_mode():
+            self._model.generate(
+                **inputs,
+                generation_config=config,
+                logits_processor=processors,
+                custom_generate=jump_forward,
+                decoding=decoding,
+            )
+
+
+def _device(device: str) -> torch.device:
+    if device != "auto":
+        return torch.device(device)
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _load_processor(model: str | Path, where: dict[str, Any]) -> Any:
+    try:
+        processor = AutoProcessor.from_pretrained(model, **where)
+    except (OSError, ValueError, ImportError) as error:
+        raise _cannot_load(model, error) from error
+    if getattr(processor, "image_processor", None) is None or getattr(processor, "tokenizer", None) is None:
+        raise WeightsError(
+            f"VLM {model}: it has no image processor, so it cannot see",
+            help="Name an image-text-to-text model, for instance HuggingFaceTB/SmolVLM2-500M-Video-Instruct.",
+        )
+    if not getattr(processor, "chat_template", None):
+        raise WeightsError(
+            f"VLM {model}: it has no chat template, so it cannot be asked a question",
+            help="Use an instruction-tuned model.",
+        )
+    return processor
+
+
+def _load_model(
+    model: str | Path,
+    device: torch.device,
+    dtype: str,
+    quantization: Quantization | None,
+    where: dict[str, Any],
+) -> PreTrainedModel:
+    options: dict[str, Any] = {"dtype": dtype, **where}
+    if quantization is not None:
+        options["quantization_config"] = _quantization(quantization)
+        options["device_map"] = {"": device}
+    try:
+        loaded, info = AutoModelForImageTextToText.from_pretrained(model, output_loading_info=True, **options)
+    except (OSError, ValueError, ImportError, SafetensorError) as error:
+        raise _cannot_load(model, error) from error
+    missing = sorted(info["missing_keys"])
+    if missing:
+        raise WeightsError(
+            f"VLM {model}: {len(missing)} weights are missing, the first is {missing[0]}",
+            help="Fetch the model again; with weights missing it would answer at random.",
+        )
+    placed = loaded if quantization is not None else loaded.to(device)
+    return placed.eval()
+
+
+def _quantization(quantization: Quantization) -> BitsAndBytesConfig:
+    absent = [name for name in ("accelerate", "bitsandbytes") if importlib.util.find_spec(name) is None]
+    if absent:
+        raise WeightsError(
+            f"quantisation to {quantization} needs {' and '.join(absent)}",
+            help="Install them with: pip install 'hazardlens[quantized]'",
+        )
+    return BitsAndBytesConfig(load_in_8bit=quantization == "8bit", load_in_4bit=quantization == "4bit")
+
+
+def _cannot_load(model: str | Path, error: Exception) -> WeightsError:
+    cause = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if isinstance(error, ImportError):
+        advice = "Install the named package."
+    elif Path(model).is_dir():
+        advice = "The folder needs config.json, the processor's and tokenizer's files, and *.safetensors of a VLM."
+    elif isinstance(error, OSError):
+        advice = (
+            "It is neither a folder here nor could it be fetched from the hub. "
+            "Give the path of a folder with the model, or check the name and the network."
+        )
+    else:
+        advice = "Name an image-text-to-text model."
+    return WeightsError(f"VLM {model} cannot be loaded: {cause}", help=advice)
+
+
+def _sampling(
+    model: PreTrainedModel, temperature: float, top_k: int | None, top_p: float | None
+) -> GenerationConfig:
+    """A generation config of our own: a model's shipped penalties and samplers would fight the mask."""
+    own = model.generation_config
+    config = GenerationConfig(
+        do_sample=temperature > 0,
+        pad_token_id=own.pad_token_id,
+        bos_token_id=own.bos_token_id,
+        use_cache=True,
+    )
+    if temperature > 0:
+        config.temperature, config.top_k, config.top_p = temperature, top_k or 0, 1.0 if top_p is None else top_p
+    return config
+
+
+def _output_rows(model: PreTrainedModel) -> int:
+    return int(model.get_output_embeddings().weight.shape[0])
+
+
+def _end_token_ids(model: PreTrainedModel, tokenizer: Any) -> list[int]:
+    ids = model.generation_config.eos_token_id
+    if ids is None:
+        ids = tokenizer.eos_token_id
+    return list(ids) if isinstance(ids, (list, tuple)) else [int(ids)]

@@ -1,0 +1,142 @@
+"""Which tokens may come next: llguidance matchers, compiled once per shape of a schema, and the logits they leave."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import torch
+from llguidance import LLMatcher, LLTokenizer
+from llguidance.hf import from_tokenizer
+from transformers import LogitsProcessor, PreTrainedTokenizerFast
+
+from hazardlens.errors import ConstraintError, SchemaError, WeightsError
+from hazardlens.schema import GroundedSchema
+
+_COMPILED_AT_MOST = 64
+
+
+class MaskSession:
+    """The mask of one answer: allowed tokens, forced tokens, and whether the answer is complete.
+
+    Args:
+        matcher: A fresh matcher, owned by this session alone.
+    """
+
+    def __init__(self, matcher: LLMatcher) -> None:
+        self._matcher = matcher
+
+    @property
+    def finished(self) -> bool:
+        """Whether the answer is complete and nothing may follow."""
+        return bool(self._matcher.is_stopped())
+
+    def consume(self, tokens: Sequence[int]) -> None:
+        """Advance by `tokens`.
+
+        Raises:
+            ConstraintError: If one of them is not allowed.
+        """
+        if not self._matcher.consume_tokens(list(tokens)):
+            raise ConstraintError(f"the mask does not admit tokens {list(tokens)}: {self._matcher.get_error()}")
+
+    def forced(self) -> list[int]:
+        """Consume and return the tokens that the grammar leaves no choice about, canonically tokenised."""
+        tokens: list[int] = self._matcher.compute_ff_tokens()
+        if tokens:
+            self.consume(tokens)
+        return tokens
+
+    def allowed(self) -> torch.Tensor:
+        """Which tokens may come next, shape (vocabulary,), bool.
+
+        Raises:
+            ConstraintError: If the matcher failed; it would then mask everything but the end.
+        """
+        bias = self._matcher.compute_logit_bias()
+        if self._matcher.is_error():
+            raise ConstraintError(f"the mask failed: {self._matcher.get_error()}")
+        return torch.frombuffer(bytearray(bias), dtype=torch.uint8) != 0
+
+
+class MaskProcessor(LogitsProcessor):
+    """Sets the logits of tokens that cannot lead to a valid answer to minus infinity.
+
+    As a `LogitsProcessor` it runs after penalties and before temperature and top-k/p, so sampling renormalises what the
+    mask leaves.
+    """
+
+    def __init__(self, session: MaskSession) -> None:
+        self._session = session
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Mask `scores`, shape (1, vocabulary).
+
+        Raises:
+            ConstraintError: If the mask is narrower than the logits, for more than one row, or if nothing is left.
+        """
+        allowed = self._session.allowed().to(scores.device)
+        if scores.shape != (1, len(allowed)):
+            raise ConstraintError(f"logits: expected shape (1, {len(allowed)}), got {tuple(scores.shape)}")
+        masked = scores.masked_fill(~allowed, -torch.inf)
+        if not torch.isfinite(masked.max()):
+            raise ConstraintError("the model gave no finite logit to any token that the mask allows")
+        return masked
+
+
+class MaskFactory:
+    """Compiles schemas for one tokenizer; a compiled shape is copied for each answer.
+
+    Args:
+        tokenizer: A fast tokenizer.
+        vocab_rows: Rows of the model's output layer, at least the tokenizer's size.
+        eos_token_ids: Tokens that end an answer.
+
+    Raises:
+        WeightsError: If the tokenizer is not a fast one.
+    """
+
+    def __init__(self, tokenizer: Any, *, vocab_rows: int, eos_token_ids: Sequence[int]) -> None:
+        if not isinstance(tokenizer, PreTrainedTokenizerFast):
+            raise WeightsError(
+                f"the tokenizer is a {type(tokenizer).__name__}, which the mask cannot read",
+                help="Use a model with a fast tokenizer (a tokenizer.json in its folder).",
+            )
+        self._tokenizer: LLTokenizer = from_tokenizer(tokenizer, n_vocab=vocab_rows, eos_token=list(eos_token_ids))
+        self._compiled: OrderedDict[Hashable, LLMatcher] = OrderedDict()
+
+    def session(self, schema: GroundedSchema) -> MaskSession:
+        """A fresh mask for one answer.
+
+        Raises:
+            SchemaError: If the schema does not compile for this tokenizer.
+        """
+        matcher = self._compiled.get(schema.key)
+        if matcher is None:
+            matcher = self._compiled[schema.key] = self._compile(schema)
+            if len(self._compiled) > _COMPILED_AT_MOST:
+                self._compiled.popitem(last=False)
+        self._compiled.move_to_end(schema.key)
+        return MaskSession(matcher.deep_copy())
+
+    def _compile(self, schema: GroundedSchema) -> LLMatcher:
+        grammar = schema.grammar()
+        failed, messages = LLMatcher.validate_grammar_with_warnings(grammar, self._tokenizer)
+        if failed:
+            raise SchemaError(f"the schema cannot be compiled for {schema.count} detections: {messages[0]}")
+        matcher = LLMatcher(self._tokenizer, grammar, log_level=0)
+        matcher.compute_ff_tokens()
+        matcher.compute_bitmask()
+        if matcher.is_error():
+            raise SchemaError(f"the schema cannot be compiled for {schema.count} detections: {matcher.get_error()}")
+        return matcher
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """The text of `tokens`; bytes of a character that was cut are replaced."""
+        raw: bytes = self._tokenizer.decode_bytes(list(tokens))
+        return raw.decode("utf-8", errors="replace")
+
+    def count_tokens(self, text: str) -> int:
+        """How many tokens `text` takes."""
+        return len(self._tokenizer.tokenize_str(text))

@@ -1,0 +1,128 @@
+"""The lane: every failure becomes a status, nothing is asked beyond its depth, and it closes."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from hazardlens.detect.base import Detections
+from hazardlens.frames.base import Frame
+from hazardlens.merge.lane import Lane, answer
+from hazardlens.schema import FieldSchema
+from hazardlens.testing import FakeVlm, FunctionVlm
+from hazardlens.vlm.base import Question, Reply, Shown, Vlm
+
+SCHEMA = FieldSchema.load("hazard")
+VALID = '{"notes": "Nothing of note.", "hazard": "none", "severity": "none", "detections": []}'
+
+
+def question(index: int = 0) -> Question:
+    image = np.zeros((8, 8, 3), np.uint8)
+    return Question(
+        frame=Frame(image=image, index=index, time_s=index / 10, source="x"),
+        detections=Detections.empty({0: "person"}),
+        asked=0,
+        fields=SCHEMA,
+        schema=SCHEMA.ground(0),
+        context="",
+        trigger=("every",),
+    )
+
+
+def raising(error: Exception) -> FunctionVlm:
+    def fail(_: Question) -> str:
+        raise error
+
+    return FunctionVlm(fail)
+
+
+class Ending(Vlm):
+    """A VLM whose replies end in a given way."""
+
+    name = "ending"
+    enforced = "server"
+
+    def __init__(self, reply: Reply) -> None:
+        self._reply = reply
+
+    def ask(self, question: Question, shown: Shown) -> Reply:
+        return self._reply
+
+
+@pytest.mark.parametrize(
+    ("vlm", "status", "reason"),
+    [
+        (FunctionVlm(lambda q: VALID), "ok", None),
+        (FakeVlm(), "ok", None),
+        (raising(TimeoutError("late")), "timeout", "late"),
+        (raising(RuntimeError("out of memory")), "error", "RuntimeError: out of memory"),
+        (raising(KeyError("surprise")), "error", "KeyError"),
+        (FunctionVlm(lambda q: VALID[:-5]), "invalid", "JSON"),
+        (FunctionVlm(lambda q: "```json\n" + VALID + "\n```"), "invalid", "JSON"),
+        (FunctionVlm(lambda q: VALID.replace('"severity": "none"', '"severity": "high"')), "invalid", "severity"),
+        (FunctionVlm(lambda q: ""), "invalid", "JSON"),
+        (Ending(Reply(text=VALID[:20], end="truncated", reason="cut at 5 tokens")), "truncated", "cut at 5 tokens"),
+        (Ending(Reply(text="I cannot help with that.", end="refused")), "refused", "refused"),
+        (Ending(Reply(text=VALID, end="truncated")), "truncated", "truncated"),
+    ],
+)
+def test_what_a_vlm_does_becomes_a_status(vlm: Vlm, status: str, reason: str | None) -> None:
+    result = answer(vlm, question())
+    assert result.status == status
+    assert (result.fields is not None) == (status == "ok")
+    if reason is None:
+        assert result.reason is None
+    else:
+        assert reason in str(result.reason)
+
+
+def test_asking_waits_while_the_lane_is_full() -> None:
+    gate = threading.Event()
+    lane = Lane(FunctionVlm(lambda q: VALID if gate.wait(10) else ""), depth=2)
+    futures = [lane.ask(question(0)), lane.ask(question(1))]
+    third: list[object] = []
+    asking = threading.Thread(target=lambda: third.append(lane.ask(question(2))))
+    asking.start()
+    asking.join(0.2)
+    assert asking.is_alive()
+    assert lane.waiting == 2
+    gate.set()
+    asking.join(10)
+    assert not asking.is_alive()
+    assert [future.result().status for future in futures] == ["ok", "ok"]
+    lane.close()
+
+
+class Sleeper(Vlm):
+    """A VLM that answers only when interrupted."""
+
+    name = "sleeper"
+    enforced = "checked"
+
+    def __init__(self) -> None:
+        self._stop = threading.Event()
+        self.asked = threading.Event()
+
+    def ask(self, question: Question, shown: Shown) -> Reply:
+        self.asked.set()
+        if self._stop.wait(30):
+            raise TimeoutError("interrupted")
+        return Reply(text=VALID)
+
+    def interrupt(self) -> None:
+        self._stop.set()
+
+
+def test_closing_interrupts_the_answer_under_way_and_leaves_no_thread() -> None:
+    before = threading.active_count()
+    vlm = Sleeper()
+    lane = Lane(vlm)
+    first, second = lane.ask(question(0)), lane.ask(question(1))
+    assert vlm.asked.wait(10)
+    started = time.monotonic()
+    lane.close()
+    assert time.monotonic() - started < 10
+    assert first.result().status == "timeout"
+    assert second.cancelled()
+    assert threading.active_count() == before

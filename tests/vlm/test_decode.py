@@ -1,0 +1,175 @@
+"""Masked decoding with random weights: the mask alone makes every answer valid."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+import torch
+from transformers import LogitsProcessor, LogitsProcessorList
+
+from hazardlens.detect.base import Detections
+from hazardlens.errors import ConstraintError
+from hazardlens.frames.base import Frame
+from hazardlens.schema import FieldSchema
+from hazardlens.vlm.base import Question
+from hazardlens.vlm.decode import Decoding
+from hazardlens.vlm.local import LocalVlm
+from hazardlens.vlm.mask import MaskFactory, MaskProcessor
+from hazardlens.vlm.prompt import show
+from tests.benchmarks.decoding import Bench
+
+COUNTS = (0, 1, 5, 30)
+
+
+@pytest.fixture(scope="module")
+def schema() -> FieldSchema:
+    return FieldSchema.load("hazard")
+
+
+@pytest.fixture(scope="module")
+def sampling_vlm(random_vlm_folder: Path) -> LocalVlm:
+    return LocalVlm(random_vlm_folder, device="cpu", temperature=1.5)
+
+
+@pytest.fixture(scope="module")
+def greedy_vlm(random_vlm_folder: Path) -> LocalVlm:
+    return LocalVlm(random_vlm_folder, device="cpu")
+
+
+def question(schema: FieldSchema, count: int, index: int) -> Question:
+    noise = np.random.default_rng(index)
+    boxes = np.sort(noise.uniform(0, 60, (count, 2, 2)), axis=1).reshape(count, 4)
+    detections = Detections(
+        boxes_xyxy_px=boxes.astype(np.float32),
+        confidence=noise.uniform(0.3, 1, count).astype(np.float32),
+        class_id=np.zeros(count, np.int64),
+        track_id=tuple(range(count)),
+        class_names={0: "person"},
+    )
+    image = noise.integers(0, 255, (48, 64, 3), dtype=np.uint8)
+    frame = Frame(image=image, index=index, time_s=index / 10, source="noise")
+    return Question(
+        frame=frame, detections=detections, asked=count, fields=schema, schema=schema.ground(count), context="", trigger=("every",)
+    )
+
+
+def judge_answers(vlm: LocalVlm, schema: FieldSchema, answers: int) -> None:
+    """Ask for `answers` answers and let the jsonschema package judge each, at the first try and without repair."""
+    validators = {count: jsonschema.Draft202012Validator(schema.ground(count).document) for count in COUNTS}
+    texts = set()
+    for index in range(answers):
+        count = COUNTS[index % len(COUNTS)]
+        asked = question(schema, count, index)
+        reply = vlm.ask(asked, show(asked, longest_side_px=64, draw_ids=False))
+        assert reply.end == "complete", reply
+        value = json.loads(reply.text)
+        assert list(validators[count].iter_errors(value)) == []
+        assert [item["id"] for item in value["detections"]] == list(range(count))
+        reply.text.encode("utf-8")
+        texts.add(reply.text)
+    assert len(texts) > answers * 0.9
+
+
+def test_answers_at_temperature_1_5_are_all_valid(sampling_vlm: LocalVlm, schema: FieldSchema) -> None:
+    judge_answers(sampling_vlm, schema, 100)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+def test_a_thousand_answers_at_temperature_1_5_are_all_valid(sampling_vlm: LocalVlm, schema: FieldSchema) -> None:
+    judge_answers(sampling_vlm, schema, 1000)
+
+
+def test_jump_forward_gives_the_text_of_token_by_token_masking_in_few_steps(greedy_vlm: LocalVlm) -> None:
+    assert Bench(greedy_vlm).steps_per_token() <= 0.30
+
+
+def test_the_answer_depends_on_seed_and_frame_and_not_on_order(
+    random_vlm_folder: Path, sampling_vlm: LocalVlm, schema: FieldSchema
+) -> None:
+    def texts(vlm: LocalVlm, order: list[int]) -> dict[int, str]:
+        asked = {index: question(schema, 1, index) for index in order}
+        return {i: vlm.ask(q, show(q, longest_side_px=64, draw_ids=False)).text for i, q in asked.items()}
+
+    forwards, backwards = texts(sampling_vlm, [1, 2, 3]), texts(sampling_vlm, [3, 2, 1])
+    other_seed = texts(LocalVlm(random_vlm_folder, device="cpu", temperature=1.5, seed=9), [1, 2, 3])
+    assert forwards == backwards
+    assert forwards != other_seed
+
+
+def test_a_budget_that_is_too_small_is_reported_as_truncated(random_vlm_folder: Path, schema: FieldSchema) -> None:
+    asked = question(schema, 5, 0)
+    reply = LocalVlm(random_vlm_folder, device="cpu", max_new_tokens=20).ask(
+        asked, show(asked, longest_side_px=64, draw_ids=False)
+    )
+    assert (reply.end, reply.output_tokens) == ("truncated", 20)
+    assert "20 tokens" in str(reply.reason)
+
+
+def test_a_deadline_ends_the_answer(random_vlm_folder: Path, schema: FieldSchema) -> None:
+    asked = question(schema, 30, 0)
+    vlm = LocalVlm(random_vlm_folder, device="cpu", timeout_s=0.001)
+    with pytest.raises(TimeoutError, match="in time"):
+        vlm.ask(asked, show(asked, longest_side_px=64, draw_ids=False))
+
+
+class Prefer(LogitsProcessor):
+    """A model that badly wants one token."""
+
+    def __init__(self, token: int) -> None:
+        self._token = token
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        scores[0, self._token] = 1e6
+        return scores
+
+
+class SayNothing(LogitsProcessor):
+    """A model whose logits are not numbers."""
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        return torch.full_like(scores, torch.nan)
+
+
+def decode(vlm: LocalVlm, schema: FieldSchema, preference: LogitsProcessor, *, budget: int = 400) -> Decoding:
+    asked = question(schema, 1, 0)
+    decoding = Decoding(
+        session=vlm._masks.session(asked.schema), generator=torch.Generator(), max_new_tokens=budget
+    )
+    shown = show(asked, longest_side_px=64, draw_ids=False)
+    vlm.decode(vlm.inputs(shown), decoding, preferences=LogitsProcessorList([preference]))
+    return decoding
+
+
+@pytest.mark.parametrize("token", ["<image>", "<|im_start|>", "<end_of_utterance>", "<pad>", "beyond the tokenizer"])
+def test_tokens_that_are_not_text_never_get_into_an_answer(
+    greedy_vlm: LocalVlm, schema: FieldSchema, token: str
+) -> None:
+    words = greedy_vlm._processor.tokenizer
+    wanted = len(words) + 3 if token.startswith("beyond") else words.convert_tokens_to_ids(token)
+    decoding = decode(greedy_vlm, schema, Prefer(wanted))
+    assert wanted not in decoding.tokens
+    schema.ground(1).parse(greedy_vlm._masks.text(decoding.tokens))
+
+
+def test_logits_that_are_no_numbers_are_an_error_and_never_token_0(greedy_vlm: LocalVlm, schema: FieldSchema) -> None:
+    with pytest.raises(ConstraintError, match="no finite logit"):
+        decode(greedy_vlm, schema, SayNothing())
+
+
+def test_a_mask_of_another_width_than_the_logits_is_an_error(greedy_vlm: LocalVlm, schema: FieldSchema) -> None:
+    masks = MaskFactory(greedy_vlm._processor.tokenizer, vocab_rows=len(greedy_vlm._processor.tokenizer), eos_token_ids=[1])
+    process = MaskProcessor(masks.session(schema.ground(0)))
+    with pytest.raises(ConstraintError, match="shape"):
+        process(torch.zeros(1, 5, dtype=torch.long), torch.zeros(1, 9999))
+
+
+def test_a_shape_is_compiled_once(greedy_vlm: LocalVlm, schema: FieldSchema, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = []
+    masks = MaskFactory(greedy_vlm._processor.tokenizer, vocab_rows=600, eos_token_ids=[1])
+    monkeypatch.setattr(masks, "_compile", lambda schema, compile=masks._compile: compiled.append(1) or compile(schema))
+    for count in (1, 1, 2, 1, 2):
+        masks.session(schema.ground(count))
+    assert len(compiled) == 2

@@ -1,0 +1,127 @@
+"""Loading a local VLM: what is wrong with it is said, and nothing runs with random weights by accident."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file, save_file
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from hazardlens.errors import WeightsError
+from hazardlens.schema import FieldSchema
+from hazardlens.vlm.local import LocalVlm
+from hazardlens.vlm.prompt import show
+from tests.random_vlm import tokenizer
+from tests.vlm.test_decode import question
+
+
+def copy_of(folder: Path, to: Path) -> Path:
+    return Path(shutil.copytree(folder, to))
+
+
+def without_weights(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+
+
+def with_one_weight_missing(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    weights.pop("lm_head.weight")
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def with_cut_weights(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:5000])
+
+
+def without_processor(folder: Path) -> None:
+    for name in ("processor_config.json", "tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink()
+
+
+def without_chat_template(folder: Path) -> None:
+    (folder / "chat_template.jinja").unlink()
+
+
+def without_config(folder: Path) -> None:
+    (folder / "config.json").unlink()
+
+
+def with_broken_config(folder: Path) -> None:
+    (folder / "config.json").write_text("{")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (without_weights, "cannot be loaded"),
+        (with_one_weight_missing, "1 weights are missing, the first is lm_head.weight"),
+        (with_cut_weights, "cannot be loaded"),
+        (without_processor, "cannot"),
+        (without_chat_template, "no chat template"),
+        (without_config, "cannot"),
+        (with_broken_config, "cannot"),
+    ],
+)
+def test_an_incomplete_folder_is_refused(random_vlm_folder: Path, tmp_path: Path, spoil, message: str) -> None:
+    folder = copy_of(random_vlm_folder, tmp_path / "vlm")
+    spoil(folder)
+    with pytest.raises(WeightsError, match=message) as caught:
+        LocalVlm(folder, device="cpu")
+    assert str(folder) in str(caught.value)
+    assert caught.value.help
+
+
+def test_a_text_only_model_is_refused(tmp_path: Path) -> None:
+    words = tokenizer()
+    config = LlamaConfig(
+        vocab_size=len(words),
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        pad_token_id=words.pad_token_id,
+        bos_token_id=words.bos_token_id,
+        eos_token_id=words.eos_token_id,
+    )
+    LlamaForCausalLM(config).save_pretrained(tmp_path)
+    words.save_pretrained(tmp_path)
+    with pytest.raises(WeightsError, match="cannot see|cannot be loaded"):
+        LocalVlm(tmp_path, device="cpu")
+
+
+def test_a_hub_that_cannot_be_reached_is_named_with_a_way_out() -> None:
+    with pytest.raises(WeightsError, match="nobody/no-such-model") as caught:
+        LocalVlm("nobody/no-such-model", device="cpu")
+    assert "folder" in caught.value.help
+
+
+def test_quantisation_without_its_packages_is_named(
+    random_vlm_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(WeightsError, match="accelerate and bitsandbytes") as caught:
+        LocalVlm(random_vlm_folder, device="cpu", quantization="8bit")
+    assert "hazardlens[quantized]" in caught.value.help
+
+
+@pytest.mark.parametrize(("quantization", "layer"), [("8bit", "Linear8bitLt"), ("4bit", "Linear4bit")])
+def test_a_quantised_model_answers(random_vlm_folder: Path, quantization, layer: str) -> None:
+    vlm = LocalVlm(random_vlm_folder, device="cpu", quantization=quantization)
+    assert layer in {type(module).__name__ for module in vlm._model.modules()}
+    asked = question(FieldSchema.load("hazard"), 2, 0)
+    reply = vlm.ask(asked, show(asked, longest_side_px=64, draw_ids=False))
+    assert reply.end == "complete"
+    asked.schema.parse(reply.text)
+
+
+def test_shipped_samplers_of_a_model_do_not_fight_the_mask(random_vlm_folder: Path, tmp_path: Path) -> None:
+    folder = copy_of(random_vlm_folder, tmp_path / "vlm")
+    path = folder / "generation_config.json"
+    shipped = json.loads(path.read_text())
+    path.write_text(json.dumps({**shipped, "repetition_penalty": 5.0, "do_sample": True, "temperature": 2.0}))
+    config = LocalVlm(folder, device="cpu")._sampling
+    assert not config.do_sample
+    assert config.repetition_penalty in (None, 1.0)
