@@ -1,7 +1,7 @@
 """Fixtures shared by all tests."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -13,14 +13,16 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 SHARED = Path(__file__).parent.parent.parent / "shared"
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Turn a skip into a failure where everything must run."""
-    outcome = yield
-    report = outcome.get_result()
+    report = yield
     if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("HAZARDLENS_REQUIRE_ALL"):
         report.outcome = "failed"
         report.longrepr = f"skipped although HAZARDLENS_REQUIRE_ALL is set: {report.longrepr}"
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -42,3 +44,13 @@ def random_vlm_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.random_vlm import build
 
     return build(tmp_path_factory.mktemp("random-vlm"))
+
+
+@pytest.fixture(scope="session")
+def random_yolo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A YOLO26n with random weights: it goes through the real code and finds nothing."""
+    from ultralytics import YOLO
+
+    path = tmp_path_factory.mktemp("random-yolo") / "random.pt"
+    YOLO("yolo26n.yaml").save(path)
+    return path

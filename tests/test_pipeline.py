@@ -2,6 +2,7 @@ import copy
 
 import pytest
 import yaml
+
 from hazardlens.errors import PipelineError
 from hazardlens.pipeline import Pipeline, parse_duration
 from hazardlens.resources import shipped_names

@@ -9,7 +9,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hazardlens.assemble import Parts, assemble
     from hazardlens.detect import Detections, Detector
     from hazardlens.errors import (
         ConstraintError,
@@ -24,10 +23,11 @@ if TYPE_CHECKING:
         WeightsError,
     )
     from hazardlens.frames import Frame
+    from hazardlens.parts import Parts, assemble
     from hazardlens.pipeline import Pipeline
-    from hazardlens.video import VideoRun, process
     from hazardlens.record import FrameRecord
     from hazardlens.schema import FieldSchema
+    from hazardlens.video import VideoRun, process
     from hazardlens.vlm import Answer, Question, Reply, Vlm
 
 _HOME = {
@@ -43,7 +43,7 @@ _HOME = {
     "InputError": "errors",
     "OutputError": "errors",
     "OutputExistsError": "errors",
-    "Parts": "assemble",
+    "Parts": "parts",
     "Pipeline": "pipeline",
     "PipelineError": "errors",
     "Question": "vlm",
@@ -53,7 +53,7 @@ _HOME = {
     "VideoRun": "video",
     "Vlm": "vlm",
     "WeightsError": "errors",
-    "assemble": "assemble",
+    "assemble": "parts",
     "process": "video",
 }
 

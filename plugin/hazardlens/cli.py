@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import json
 import logging
 import signal
 import sys
@@ -16,8 +15,8 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 from hazardlens import __version__
-from hazardlens.errors import HazardlensError, InputError
 from hazardlens.console import print_error
+from hazardlens.errors import HazardlensError, InputError
 
 app = typer.Typer(
     name="hazardlens",
@@ -41,7 +40,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> None:
     handler = RichHandler(console=_err, show_path=False, show_time=False)
@@ -56,9 +57,13 @@ def process(
     vlm: Annotated[
         str | None, typer.Option(metavar="V", help="Hub name or folder of a VLM; 'none' for detections only.")
     ] = None,
-    schema: Annotated[str | None, typer.Option(metavar="S", help="A shipped schema's name, or a JSON Schema file.")] = None,
+    schema: Annotated[
+        str | None, typer.Option(metavar="S", help="A shipped schema's name, or a JSON Schema file.")
+    ] = None,
     every: Annotated[str | None, typer.Option(metavar="1s", help="Video time between questions.")] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where results go, a folder per video.")] = Path("hazardlens-out"),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where results go, a folder per video.")] = Path(
+        "hazardlens-out"
+    ),
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace results that are there.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Skip finished videos, redo unfinished ones.")] = False,
     trace: Annotated[
@@ -108,10 +113,12 @@ def schema_check(
     ] = None,
 ) -> None:
     """Print what the mask enforces, what is only checked afterwards, and the longest answer in tokens."""
-    from hazardlens.schema import FieldSchema
     from hazardlens.console import schema_report
+    from hazardlens.schema import FieldSchema
 
-    _out.print(schema_report(FieldSchema.load(file), objects=objects, vlm=vlm), markup=False, highlight=False, soft_wrap=True)
+    _out.print(
+        schema_report(FieldSchema.load(file), objects=objects, vlm=vlm), markup=False, highlight=False, soft_wrap=True
+    )
 
 
 def main() -> None:
@@ -128,7 +135,8 @@ def _expand(patterns: list[str]) -> list[Path]:
     """Paths as they are, patterns as what they match."""
     videos: list[Path] = []
     for pattern in patterns:
-        matches = [pattern] if Path(pattern).exists() else sorted(glob.glob(pattern, recursive=True))
+        # Path.glob takes no absolute patterns.
+        matches = [pattern] if Path(pattern).exists() else sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
         if not matches and glob.has_magic(pattern):
             raise InputError(f"nothing matches {pattern}", help="Check the pattern.")
         videos += [Path(match) for match in matches or [pattern]]

@@ -10,12 +10,12 @@ from typing import Any
 
 from rich.console import Console
 
-from hazardlens.assemble import Parts, assemble
 from hazardlens.console import RunProgress, print_error, print_run, quiet_libraries
 from hazardlens.errors import HazardlensError, InputError
 from hazardlens.frames.file import VideoFile
 from hazardlens.outputs.folder import IfExists, VideoFolder, folders, to_do
 from hazardlens.outputs.summary import Summary
+from hazardlens.parts import Parts, assemble
 from hazardlens.video import VideoRun
 
 EXIT_OK, EXIT_FAILED, EXIT_INPUT, EXIT_PARTLY, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
@@ -68,10 +68,9 @@ def run_jobs(job: Job, *, out: Console, err: Console) -> int:
         else:
             readable.append(folder)
     try:
-        parts = assemble(**job.parts) if readable else None
-        for folder in readable:
-            if parts is not None:
-                codes.append(_run(job, parts, folder, out=out, err=err))
+        if readable:
+            parts = assemble(**job.parts)
+            codes += [_run(job, parts, folder, out=out, err=err) for folder in readable]
     except KeyboardInterrupt:
         err.print("interrupted; what was written is whole, --resume goes on", markup=False)
         return EXIT_INTERRUPTED

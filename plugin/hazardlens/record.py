@@ -102,7 +102,8 @@ class RuleTrace:
 
     Attributes:
         name: Name of the rule in the pipeline.
-        field: JSON pointer of the value in the record, for instance `/severity` or `/detections/2/severity`.
+        field: JSON pointer of the value in the record: `/fields/severity` for the frame's field,
+            `/detections/2/fields/severity` for an object's.
         before: The value as it stood before.
         after: The value as it stands now; equal to `before` where the change would have broken the schema.
         why: The reason in plain words.
@@ -121,7 +122,7 @@ class Contradiction:
 
     Attributes:
         name: Name of the rule in the pipeline.
-        field: JSON pointer of the statement in the record.
+        field: JSON pointer of the statement in the record, for instance `/fields/notes`.
         why: The reason in plain words.
     """
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from hazardlens.assemble import Parts, PipelineSource, SchemaSource, assemble
 from hazardlens.detect.base import Detector
 from hazardlens.errors import HazardlensError, OutputError
 from hazardlens.frames.file import VideoFile
@@ -19,6 +18,7 @@ from hazardlens.outputs.folder import RECORDS, SUMMARY, VIDEO, IfExists, VideoFo
 from hazardlens.outputs.records import RecordsFile
 from hazardlens.outputs.summary import Summary, write_summary
 from hazardlens.outputs.trace import Trace
+from hazardlens.parts import Parts, PipelineSource, SchemaSource, assemble
 from hazardlens.record import FrameRecord
 from hazardlens.vlm.base import Vlm
 

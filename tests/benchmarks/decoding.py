@@ -78,7 +78,8 @@ class Bench:
 
     def text(self) -> str:
         """The answer: a note of `NOTE_TOKENS` tokens and mixed verdicts."""
-        words = self.vlm._masks._tokenizer.tokenize_str("A worker by the truck wears no helmet while the other one waits.")
+        sentence = "A worker by the truck wears no helmet while the other one waits."
+        words = self.vlm._masks._tokenizer.tokenize_str(sentence)
         note = self.vlm._masks.text(words[:NOTE_TOKENS])
         detections = [{"id": i, "hazard": hazard, "severity": rank} for i, (hazard, rank) in enumerate(VERDICTS)]
         answer = {"notes": note, "hazard": "person_down", "severity": "critical", "detections": detections}

@@ -13,10 +13,10 @@ import tempfile
 from fractions import Fraction
 from pathlib import Path
 
-from hazardlens.assemble import Parts, assemble
 from hazardlens.frames.file import VideoFile
 from hazardlens.outputs.folder import VideoFolder
 from hazardlens.outputs.video import VideoWriter
+from hazardlens.parts import Parts, assemble
 from hazardlens.testing import FakeVlm
 from hazardlens.video import VideoRun
 from tests.benchmarks.pairs import ratios, spread

@@ -3,6 +3,7 @@ import json
 
 import numpy as np
 import pytest
+
 from hazardlens.detect.base import Detections
 from hazardlens.frames.base import Frame
 from hazardlens.merge.join import Joiner
@@ -215,12 +216,44 @@ def test_carried_fields_are_those_after_the_rules():
     answer = _ok("low", "low")
     record = _ask(joiner, 0, 0.0, (1,), answer)
     assert record.fields == {"severity": "high"}
-    assert [(trace.name, trace.field, trace.after) for trace in record.rules] == [("up", "/severity", "high")]
+    assert [(trace.name, trace.field, trace.after) for trace in record.rules] == [("up", "/fields/severity", "high")]
     assert [item.name for item in record.contradictions] == ["alone"]
     assert json.loads(record.vlm.raw)["severity"] == "low"
     assert answer.fields["severity"] == "low"
     carried = _pass(joiner, 1, 0.1, 1)
     assert (carried.fields, carried.rules, carried.contradictions) == ({"severity": "high"}, (), ())
+
+
+def test_traces_and_contradictions_point_into_the_record():
+    odd = {"a/b~c": SEVERITY, "severity": SEVERITY}
+    objects = {"type": "object", "properties": {"id": {"type": "integer"}, **odd}, "required": ["id", *odd]}
+    objects["additionalProperties"] = False
+    schema = {"type": "object", "properties": {**odd, "detections": {"type": "array", "items": objects}}}
+    schema |= {"required": [*odd, "detections"], "additionalProperties": False}
+    each = {**RAISE, "name": "each", "scope": "object", "set": {"a/b~c": "high"}}
+    alone = {**ALONE, "when": {"a/b~c": "low"}, "set": {"a/b~c": "high"}}
+    rules = Pipeline.load({"rules": [RAISE, each, alone]}).rules
+    joiner = Joiner(schema=FieldSchema.load(schema), rules=rules, zones={}, max_age_s=1.0)
+    answer = _ok("low", "high", "low")
+    for fields in (answer.fields, *answer.fields["detections"]):
+        fields["a/b~c"] = "low"
+    record = _ask(joiner, 0, 0.0, (1, None, 2), answer, asked=2).to_dict()
+    assert {trace["field"]: trace["after"] for trace in record["rules"]} == {
+        "/fields/severity": "high",
+        "/detections/1/fields/severity": "high",
+        "/detections/1/fields/a~1b~0c": "high",
+        "/fields/a~1b~0c": "high",
+    }
+    assert [item["field"] for item in record["contradictions"]] == ["/fields/a~1b~0c"]
+    for trace in record["rules"]:
+        assert _at(record, trace["field"]) == trace["after"]
+
+
+def _at(document, pointer):
+    """The value that a JSON pointer (RFC 6901) leads to."""
+    for key in pointer.split("/")[1:]:
+        document = document[int(key) if isinstance(document, list) else key.replace("~1", "/").replace("~0", "~")]
+    return document
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+
 from hazardlens.detect.base import Detections
 from hazardlens.frames.base import Frame
 from hazardlens.merge import policy as policy_module

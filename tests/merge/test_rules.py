@@ -2,6 +2,7 @@ import copy
 
 import numpy as np
 import pytest
+
 from hazardlens.detect.base import Detections
 from hazardlens.merge.rules import RuleContext, apply_rules
 from hazardlens.pipeline import Pipeline
@@ -98,12 +99,12 @@ FIRE = {"hazard": "fire", "severity": "medium"}
         (
             {"kind": "threshold", "min_confidence": 0.5, "set": CLEAR},
             _answer(objects=[FALL, FALL, FALL]),
-            {"/detections/1/hazard": ("fall", "none"), "/detections/1/severity": ("medium", "none")},
+            {"/detections/1/fields/hazard": ("fall", "none"), "/detections/1/fields/severity": ("medium", "none")},
         ),
         (
             {"kind": "threshold", "min_height_px": 55, "classes": ["truck"], "set": CLEAR},
             _answer(objects=[FALL, FALL, FALL]),
-            {"/detections/2/hazard": ("fall", "none"), "/detections/2/severity": ("medium", "none")},
+            {"/detections/2/fields/hazard": ("fall", "none"), "/detections/2/fields/severity": ("medium", "none")},
         ),
         (
             {"kind": "threshold", "min_height_px": 30, "min_confidence": 0.4, "set": CLEAR},
@@ -118,54 +119,58 @@ FIRE = {"hazard": "fire", "severity": "medium"}
         (
             {**ESC, "when": {"hazard": "fall"}, "raise": {"severity": 1}},
             _answer(*FALL),
-            {"/severity": ("medium", "high")},
+            {"/fields/severity": ("medium", "high")},
         ),
         (
             {**ESC, "when": {"hazard": "fall"}, "raise": {"severity": 9}},
             _answer(*FALL),
-            {"/severity": ("medium", "high")},
+            {"/fields/severity": ("medium", "high")},
         ),
         (
             {**ESC, "when": {"hazard": "fall"}, "lower": {"severity": 1}},
             _answer(*FALL),
-            {"/severity": ("medium", "low")},
+            {"/fields/severity": ("medium", "low")},
         ),
         ({**ESC, "when": {"hazard": ["fire", "missing_ppe"]}, "raise": {"severity": 1}}, _answer(*FALL), {}),
         (
             {**ESC, "when": {"hazard": "fall", "severity": ["low", "medium"]}, "set": {"hazard": "fire"}},
             _answer(*FALL),
-            {"/hazard": ("fall", "fire")},
+            {"/fields/hazard": ("fall", "fire")},
         ),
         ({**ESC, "when": {"hazard": "fall", "severity": "low"}, "set": {"hazard": "fire"}}, _answer(*FALL), {}),
         ({**ESC, "when": {"tags": "smoke"}, "set": FIRE}, _answer(tags=["night"]), {}),
         (
             {**ESC, "when": {"tags": "smoke"}, "set": FIRE},
             _answer(tags=["night", "smoke"]),
-            {"/hazard": ("none", "fire"), "/severity": ("none", "medium")},
+            {"/fields/hazard": ("none", "fire"), "/fields/severity": ("none", "medium")},
         ),
         (
             {**ESC, "classes": ["person"], "min_objects": 3, "raise": {"severity": 1}},
             _answer(*FALL),
-            {"/severity": ("medium", "high")},
+            {"/fields/severity": ("medium", "high")},
         ),
         ({**ESC, "classes": ["person"], "min_objects": 4, "raise": {"severity": 1}}, _answer(*FALL), {}),
-        ({**ESC, "classes": ["truck"], "raise": {"severity": 1}}, _answer(*FALL), {"/severity": ("medium", "high")}),
+        (
+            {**ESC, "classes": ["truck"], "raise": {"severity": 1}},
+            _answer(*FALL),
+            {"/fields/severity": ("medium", "high")},
+        ),
         ({**ESC, "classes": ["fire hydrant"], "raise": {"severity": 1}}, _answer(*FALL), {}),
         (
             {**ESC, "zone": "gate", "min_objects": 2, "raise": {"severity": 1}},
             _answer(*FALL),
-            {"/severity": ("medium", "high")},
+            {"/fields/severity": ("medium", "high")},
         ),
         ({**ESC, "zone": "gate", "min_objects": 3, "raise": {"severity": 1}}, _answer(*FALL), {}),
         (
             {**ESC, "scope": "object", "when": {"hazard": "fall"}, "classes": ["person"], "raise": {"severity": 1}},
             _answer(objects=[("fire", "low"), FALL, FALL]),
-            {"/detections/1/severity": ("medium", "high")},
+            {"/detections/1/fields/severity": ("medium", "high")},
         ),
         (
             {**ESC, "scope": "object", "zone": "gate", "classes": ["person"], "set": FIRE},
             _answer(),
-            {"/detections/0/hazard": ("none", "fire"), "/detections/0/severity": ("none", "medium")},
+            {"/detections/0/fields/hazard": ("none", "fire"), "/detections/0/fields/severity": ("none", "medium")},
         ),
         (
             {**ESC, "scope": "object", "zone": "gate", "classes": ["person"], "min_objects": 2, "set": FIRE},
@@ -175,13 +180,13 @@ FIRE = {"hazard": "fire", "severity": "medium"}
         (
             {"kind": "worst_object", "fields": ["hazard", "severity"]},
             _answer("missing_ppe", "low", objects=[FALL, ("fire", "medium")]),
-            {"/hazard": ("missing_ppe", "fall"), "/severity": ("low", "medium")},
+            {"/fields/hazard": ("missing_ppe", "fall"), "/fields/severity": ("low", "medium")},
         ),
         ({"kind": "worst_object", "fields": ["hazard", "severity"]}, _answer("fire", "medium", objects=[FALL]), {}),
         (
             {"kind": "worst_object", "by": "hazard", "fields": ["hazard", "severity"]},
             _answer("fall", "high", objects=[FALL, ("fire", "low")]),
-            {"/hazard": ("fall", "fire"), "/severity": ("high", "low")},
+            {"/fields/hazard": ("fall", "fire"), "/fields/severity": ("high", "low")},
         ),
     ],
 )
@@ -191,8 +196,8 @@ def test_one_rule(rule, answer, changes):
     assert outcome.contradictions == ()
     changed = outcome.fields
     for pointer, (_, after) in changes.items():
-        *path, key = pointer.strip("/").split("/")
-        target = changed["detections"][int(path[1])] if path else changed
+        *place, _, key = pointer.strip("/").split("/")
+        target = changed["detections"][int(place[1])] if place else changed
         assert target[key] == after
     if not changes:
         assert changed == answer
@@ -231,16 +236,16 @@ def test_the_reason_is_in_plain_words(rule, answer, why):
 @pytest.mark.parametrize(
     ("rule", "answer", "fields"),
     [
-        ({**ESC, "when": {"hazard": "none"}, "raise": {"severity": 1}}, _answer(), {"/severity": "none"}),
+        ({**ESC, "when": {"hazard": "none"}, "raise": {"severity": 1}}, _answer(), {"/fields/severity": "none"}),
         (
             {**ESC, "when": {"hazard": "fall"}, "set": {"hazard": "none", "severity": "low"}},
             _answer(*FALL),
-            {"/hazard": "fall", "/severity": "medium"},
+            {"/fields/hazard": "fall", "/fields/severity": "medium"},
         ),
         (
             {"kind": "threshold", "min_confidence": 0.5, "set": {"hazard": "none"}},
             _answer(objects=[FALL, FALL]),
-            {"/detections/1/hazard": "fall"},
+            {"/detections/1/fields/hazard": "fall"},
         ),
     ],
 )
@@ -255,8 +260,8 @@ def test_one_refused_object_does_not_stop_the_others():
     rule = {**ESC, "scope": "object", "classes": ["person"], "raise": {"severity": 1}}
     outcome = _run([rule], _answer(objects=[("none", "none"), FALL]))
     assert _changes(outcome) == {
-        "/detections/0/severity": ("none", "none"),
-        "/detections/1/severity": ("medium", "high"),
+        "/detections/0/fields/severity": ("none", "none"),
+        "/detections/1/fields/severity": ("medium", "high"),
     }
 
 
@@ -276,19 +281,19 @@ PERSON_WORDS = {"kind": "contradiction", "classes": ["person"], "words": ["worke
 @pytest.mark.parametrize(
     ("rule", "answer", "seen", "found"),
     [
-        (PERSON_WORDS, _answer(notes="A Worker lies there."), [], ("/notes", "'Worker'")),
+        (PERSON_WORDS, _answer(notes="A Worker lies there."), [], ("/fields/notes", "'Worker'")),
         (PERSON_WORDS, _answer(notes="A worker lies there."), SEEN, None),
-        (PERSON_WORDS, _answer(notes="A worker lies there."), SEEN[2:3], ("/notes", "no person")),
+        (PERSON_WORDS, _answer(notes="A worker lies there."), SEEN[2:3], ("/fields/notes", "no person")),
         (PERSON_WORDS, _answer(notes="Coworkers, workers."), [], None),
-        (PERSON_WORDS, _answer(notes="(hard hat) left behind"), [], ("/notes", "'hard hat'")),
+        (PERSON_WORDS, _answer(notes="(hard hat) left behind"), [], ("/fields/notes", "'hard hat'")),
         (PERSON_WORDS, _answer(notes="No worker, not a person, without any hard hat."), [], None),
-        (PERSON_WORDS, _answer(notes="No worker; but one person."), [], ("/notes", "'person'")),
+        (PERSON_WORDS, _answer(notes="No worker; but one person."), [], ("/fields/notes", "'person'")),
         (PERSON_WORDS, _answer(notes=""), [], None),
         (
             {"kind": "contradiction", "classes": ["person"], "when": {"hazard": ["fall", "missing_ppe"]}},
             _answer(*FALL),
             [],
-            ("/hazard", "hazard is fall, but the detector sees no person"),
+            ("/fields/hazard", "hazard is fall, but the detector sees no person"),
         ),
         (
             {"kind": "contradiction", "classes": ["person"], "when": {"hazard": ["fall"]}},
@@ -321,8 +326,8 @@ def test_contradictions(rule, answer, seen, found):
 def test_a_contradiction_may_set_fields():
     rule = {"kind": "contradiction", "classes": ["person"], "when": {"hazard": ["fall"]}, "set": CLEAR}
     outcome = _run([rule], {**_answer(*FALL), "detections": []}, _context([], 0))
-    assert _changes(outcome) == {"/hazard": ("fall", "none"), "/severity": ("medium", "none")}
-    assert outcome.contradictions[0].field == "/hazard"
+    assert _changes(outcome) == {"/fields/hazard": ("fall", "none"), "/fields/severity": ("medium", "none")}
+    assert outcome.contradictions[0].field == "/fields/hazard"
 
 
 def test_true_is_not_one():

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+
 from hazardlens.detect.base import Detections
 from hazardlens.merge.zones import foot_points, in_zone, inside_zone
 from hazardlens.pipeline import Zone

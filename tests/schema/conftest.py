@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 
 from hazardlens.schema import FieldSchema, GroundedSchema
 
-CORPUS = '{"notes": "A worker by the truck wears no helmet.", "hazard": "none", "detections": [{"id": 0, "severity": "low"}]}'
+CORPUS = '{"notes": "A worker wears no helmet.", "hazard": "none", "detections": [{"id": 0, "severity": "low"}]}'
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +34,8 @@ def bpe() -> Tokenizer:
 
 @pytest.fixture(scope="session")
 def tokens(bpe: Tokenizer) -> LLTokenizer:
-    fast = PreTrainedTokenizerFast(tokenizer_object=bpe, bos_token="<s>", eos_token="</s>", pad_token="<pad>")
+    marks = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
+    fast = PreTrainedTokenizerFast(tokenizer_object=bpe, **marks)
     return from_tokenizer(fast, n_vocab=640)
 
 
@@ -67,6 +68,29 @@ def sample(tokens: LLTokenizer, bpe: Tokenizer) -> Callable[[GroundedSchema, ran
             ids.append(chosen)
         assert not matcher.is_error(), matcher.get_error()
         return tokens.decode_bytes(ids).decode()
+
+    return walk
+
+
+@pytest.fixture(scope="session")
+def most_tokens(tokens: LLTokenizer, bpe: Tokenizer) -> Callable[[GroundedSchema, random.Random], int]:
+    mask = allocate_token_bitmask(1, 640)
+    sizes = np.array([len(tokens.decode_bytes([token])) for token in range(bpe.get_vocab_size())])
+
+    def walk(schema: GroundedSchema, rng: random.Random) -> int:
+        """Count the tokens of a loop that appends forced tokens, and else takes the shortest token there is."""
+        matcher = LLMatcher(tokens, schema.grammar())
+        count = 0
+        while not matcher.is_stopped():
+            chosen = matcher.compute_ff_tokens()
+            if not chosen:
+                fill_next_token_bitmask(matcher, mask)
+                allowed = np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little"))
+                shortest = sizes[allowed] == sizes[allowed].min()
+                chosen = [int(rng.choice(allowed[shortest]))]
+            assert matcher.consume_tokens(chosen), matcher.get_error()
+            count += len(chosen)
+        return count
 
     return walk
 

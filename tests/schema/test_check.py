@@ -199,6 +199,7 @@ FINDINGS: list[tuple[str, Any, str, str, str]] = [
         "checked",
         "backreferences",
     ),
+    ("oneOf of list and range", {"oneOf": [{"enum": [0, 1]}, DIGIT]}, X + "/oneOf", "checked", "anyOf"),
     ("oneOf of no type", {"oneOf": [{"maxLength": 3}, DIGIT]}, X + "/oneOf", "checked", "anyOf"),
     (
         "oneOf of narrowed numbers",
@@ -310,6 +311,15 @@ def test_detections_do_not_hide_other_errors() -> None:
         FieldSchema.load(closed(text={"type": "string"}, detections={"type": "object"}))
     assert "/properties/text: unbounded" in str(caught.value)
     assert "/properties/detections: " in str(caught.value)
+
+
+def test_a_schema_is_checked_with_and_without_detections() -> None:
+    listed = {"type": "array", "items": ITEM}
+    calm, busy = {"properties": {"x": {"const": 0}}}, {"properties": {"detections": {"items": False}}}
+    schema = FieldSchema.load(closed(x=DIGIT, detections=listed) | {"oneOf": [calm, busy]})
+    assert [(finding.pointer, finding.level) for finding in schema.findings] == [("/oneOf", "checked")]
+    with pytest.raises(SchemaError, match="never satisfiable"):
+        FieldSchema.load(closed(x=DIGIT, detections=listed) | {"allOf": [busy]})
 
 
 def test_detections_and_id_become_required() -> None:

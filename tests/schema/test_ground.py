@@ -30,7 +30,7 @@ def test_exactly_the_detections_asked_about(hazard: FieldSchema, count: int) -> 
     assert grounded.validate(answer(count + 1))
     if count:
         assert grounded.validate(answer(count - 1))
-        assert grounded.validate({**answer(count), "detections": answer(count)["detections"][::-1] + [{}]})
+        assert grounded.validate({**answer(count), "detections": [*answer(count)["detections"][::-1], {}]})
 
 
 @pytest.mark.parametrize("count", COUNTS)

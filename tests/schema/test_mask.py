@@ -67,22 +67,65 @@ CASES: list[tuple[str, Any, list[str], list[str]]] = [
     ("integer", {"type": "integer"}, ["7", "-9007199254740991"], ["9007199254740992", "1" * 400, "1.0", "1e3"]),
     ("range", {"type": "number", "minimum": 0, "exclusiveMaximum": 1}, ["0", "0.999"], ["1", "1.0", "0.9999"]),
     ("surrogates", {"type": "string", "maxLength": 4}, ['"é😀"', '"\\n"'], ['"\\ud800"', '"\\ud83d\\ude00"', '"\\/"']),
-    ("hard choices", {"enum": ['a"b', "c\\d", "😀", "\x7f", "\n"]}, ['"a\\"b"', '"c\\\\d"', '"😀"', '"\\u007f"', '"\\n"'], ['"a"']),
+    (
+        "hard choices",
+        {"enum": ['a"b', "c\\d", "😀", "\x7f", "\n"]},
+        ['"a\\"b"', '"c\\\\d"', '"😀"', '"\\u007f"', '"\\n"'],
+        ['"a"'],
+    ),
     ("whole floats", {"enum": [1.0, -0.0, 1e3, 1e-7]}, ["1", "0", "1000", "0.0000001"], ["1.0", "1e3"]),
-    ("object choice", {"enum": [{"b": [1, None], "a": "x"}]}, ['{"b": [1, null], "a": "x"}'], ['{"a": "x", "b": [1, null]}']),
-    ("unique items are checked later", {"type": "array", "items": {"enum": [1]}, "maxItems": 2, "uniqueItems": True}, ["[1, 1]", "[]"], ["[2]"]),
+    (
+        "object choice",
+        {"enum": [{"b": [1, None], "a": "x"}]},
+        ['{"b": [1, null], "a": "x"}'],
+        ['{"a": "x", "b": [1, null]}'],
+    ),
+    (
+        "unique items are checked later",
+        {"type": "array", "items": {"enum": [1]}, "maxItems": 2, "uniqueItems": True},
+        ["[1, 1]", "[]"],
+        ["[2]"],
+    ),
     ("filtered choice", {"enum": [1, 2, 3], "not": {"const": 2}, "maximum": 2}, ["1"], ["2", "3"]),
     ("oneOf as anyOf", {"oneOf": [SHORT, {"type": "integer", "minimum": 0, "maximum": 1}]}, ['"a"', "1"], ["2"]),
     ("closed", {"type": "object", "properties": {"a": SHORT}}, ["{}", '{"a": "b"}'], ['{"b": 1}']),
-    ("tuple", {"type": "array", "prefixItems": [{"const": 1}, SHORT], "items": False, "minItems": 1}, ["[1]", '[1, "a"]'], ["[]", '[1, "a", 1]']),
-    ("branches with own fields", {"type": "object", "properties": {"k": SHORT}, "required": ["k"], "anyOf": [{"properties": {"k": {"const": "a"}}}, {"properties": {"k": {"const": "b"}, "v": {"const": 1}}, "required": ["v"]}]}, ['{"k": "a"}', '{"k": "b", "v": 1}'], ['{"k": "b"}', '{"k": "a", "v": 1}', '{"k": "c"}']),
+    (
+        "tuple",
+        {"type": "array", "prefixItems": [{"const": 1}, SHORT], "items": False, "minItems": 1},
+        ["[1]", '[1, "a"]'],
+        ["[]", '[1, "a", 1]'],
+    ),
+    (
+        "branches with own fields",
+        {
+            "type": "object",
+            "properties": {"k": SHORT},
+            "required": ["k"],
+            "anyOf": [
+                {"properties": {"k": {"const": "a"}}},
+                {"properties": {"k": {"const": "b"}, "v": {"const": 1}}, "required": ["v"]},
+            ],
+        },
+        ['{"k": "a"}', '{"k": "b", "v": 1}'],
+        ['{"k": "b"}', '{"k": "a", "v": 1}', '{"k": "c"}'],
+    ),
     ("nullable", {"anyOf": [SHORT, {"type": "null"}]}, ["null", '""'], ["0"]),
     ("boolean", {"type": "boolean"}, ["true", "false"], ["null", "1"]),
-    ("only number left", {"type": ["number", "string"], "allOf": [{"type": "integer"}], "minimum": 0, "maximum": 1}, ["0"], ["0.5", '"a"']),
+    (
+        "only number left",
+        {"type": ["number", "string"], "allOf": [{"type": "integer"}], "minimum": 0, "maximum": 1},
+        ["0"],
+        ["0.5", '"a"'],
+    ),
     ("few digits", {"type": "number", "minimum": 0, "maximum": 1, "multipleOf": 0.01}, ["0.07", "1"], ["0.001"]),
-    ("common multiple", {"type": "integer", "minimum": 0, "maximum": 20, "multipleOf": 2, "allOf": [{"multipleOf": 1.5}]}, ["6", "12"], ["2", "3"]),
+    (
+        "common multiple",
+        {"type": "integer", "minimum": 0, "maximum": 20, "multipleOf": 2, "allOf": [{"multipleOf": 1.5}]},
+        ["6", "12"],
+        ["2", "3"],
+    ),
     ("one number", {"type": "number", "minimum": 0.25, "maximum": 0.25}, ["0.25"], ["0.250", "0"]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("fragment", "good", "bad"), [row[1:] for row in CASES], ids=[row[0] for row in CASES])
@@ -114,8 +157,11 @@ SAMPLED: list[tuple[str, Any]] = [
     *[(name, {"type": "string", "format": name}) for name in ("time", "date-time", "duration")],
     ("list", {"type": "array", "maxItems": 4, "items": {"anyOf": [{"type": "null"}, {"type": "boolean"}, SHORT]}}),
     ("options", {"type": "object", "properties": {"a": SHORT, "b": {"enum": [1, 2.5]}}, "maxProperties": 2}),
-    ("hard names", {"type": "object", "properties": {'é"\n\x7f': {"const": {"\x7f": "\x7f"}}}, "required": ['é"\n\x7f']}),
-]  # fmt: skip
+    (
+        "hard names",
+        {"type": "object", "properties": {'é"\n\x7f': {"const": {"\x7f": "\x7f"}}}, "required": ['é"\n\x7f']},
+    ),
+]
 
 
 @pytest.mark.parametrize("fragment", [row[1] for row in SAMPLED], ids=[row[0] for row in SAMPLED])
@@ -148,6 +194,21 @@ def test_sampled_answers_are_valid(name: str, count: int, sample: Sample, bpe: T
         jsonschema.validate(value, grounded.document)
         assert len(text.encode()) <= grounded.longest_bytes
         assert count_tokens(text) <= most
+
+
+@pytest.mark.parametrize("count", [0, 1, 20])
+def test_tokens_of_choices_spelled_in_small_pieces(
+    count: int, most_tokens: Callable[[GroundedSchema, random.Random], int], bpe: Tokenizer
+) -> None:
+    item = {"type": "object", "properties": {"id": {"type": "integer"}, "ok": {"type": "boolean"}}, "required": ["ok"]}
+    level = {"enum": ["vehicle_proximity", "missing_ppe"]}
+    properties = {"hazard": level, "severity": level, "detections": {"type": "array", "items": item}}
+    schema = FieldSchema.load({"type": "object", "properties": properties, "required": ["hazard", "severity"]})
+    grounded = schema.ground(count)
+    most = grounded.longest_tokens(lambda text: len(bpe.encode(text, add_special_tokens=False).ids))
+    assert most < grounded.longest_bytes
+    for seed in range(5):
+        assert most_tokens(grounded, random.Random(seed)) <= most
 
 
 def test_rule_across_frame_and_objects(accepts: Accepts) -> None:

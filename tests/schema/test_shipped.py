@@ -53,7 +53,10 @@ def test_describe() -> None:
     ("fragment", "line"),
     [
         ({"type": "integer", "minimum": 0, "maximum": 9}, "- x (whole number, at least 0, at most 9)"),
-        ({"type": "number", "minimum": 0.5, "maximum": 1, "multipleOf": 0.1}, "- x (number, at least 0.5, at most 1, a multiple of 0.1)"),
+        (
+            {"type": "number", "minimum": 0.5, "maximum": 1, "multipleOf": 0.1},
+            "- x (number, at least 0.5, at most 1, a multiple of 0.1)",
+        ),
         ({"type": "boolean", "description": "Is it\n  so?"}, "- x (true or false): Is it so?"),
         ({"anyOf": [{"enum": ["a"]}, {"type": "null"}]}, "- x (one of: a, or null)"),
         ({"const": 3}, "- x (always 3)"),
@@ -64,7 +67,7 @@ def test_describe() -> None:
             "- x (object)\n  - y (always 1): Why.",
         ),
     ],
-)  # fmt: skip
+)
 def test_describe_kinds(fragment: Any, line: str) -> None:
     schema = FieldSchema.load({"type": "object", "properties": {"x": fragment}})
     assert schema.describe() == f"For the picture as a whole:\n{line}"

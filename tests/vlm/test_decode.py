@@ -51,7 +51,13 @@ def question(schema: FieldSchema, count: int, index: int) -> Question:
     image = noise.integers(0, 255, (48, 64, 3), dtype=np.uint8)
     frame = Frame(image=image, index=index, time_s=index / 10, source="noise")
     return Question(
-        frame=frame, detections=detections, asked=count, fields=schema, schema=schema.ground(count), context="", trigger=("every",)
+        frame=frame,
+        detections=detections,
+        asked=count,
+        fields=schema,
+        schema=schema.ground(count),
+        context="",
+        trigger=("every",),
     )
 
 
@@ -135,9 +141,7 @@ class SayNothing(LogitsProcessor):
 
 def decode(vlm: LocalVlm, schema: FieldSchema, preference: LogitsProcessor, *, budget: int = 400) -> Decoding:
     asked = question(schema, 1, 0)
-    decoding = Decoding(
-        session=vlm._masks.session(asked.schema), generator=torch.Generator(), max_new_tokens=budget
-    )
+    decoding = Decoding(session=vlm._masks.session(asked.schema), generator=torch.Generator(), max_new_tokens=budget)
     shown = show(asked, longest_side_px=64, draw_ids=False)
     vlm.decode(vlm.inputs(shown), decoding, preferences=LogitsProcessorList([preference]))
     return decoding
@@ -160,7 +164,8 @@ def test_logits_that_are_no_numbers_are_an_error_and_never_token_0(greedy_vlm: L
 
 
 def test_a_mask_of_another_width_than_the_logits_is_an_error(greedy_vlm: LocalVlm, schema: FieldSchema) -> None:
-    masks = MaskFactory(greedy_vlm._processor.tokenizer, vocab_rows=len(greedy_vlm._processor.tokenizer), eos_token_ids=[1])
+    words = greedy_vlm._processor.tokenizer
+    masks = MaskFactory(words, vocab_rows=len(words), eos_token_ids=[1])
     process = MaskProcessor(masks.session(schema.ground(0)))
     with pytest.raises(ConstraintError, match="shape"):
         process(torch.zeros(1, 5, dtype=torch.long), torch.zeros(1, 9999))
@@ -169,7 +174,8 @@ def test_a_mask_of_another_width_than_the_logits_is_an_error(greedy_vlm: LocalVl
 def test_a_shape_is_compiled_once(greedy_vlm: LocalVlm, schema: FieldSchema, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = []
     masks = MaskFactory(greedy_vlm._processor.tokenizer, vocab_rows=600, eos_token_ids=[1])
-    monkeypatch.setattr(masks, "_compile", lambda schema, compile=masks._compile: compiled.append(1) or compile(schema))
+    compile_once = masks._compile
+    monkeypatch.setattr(masks, "_compile", lambda schema: compiled.append(schema.count) or compile_once(schema))
     for count in (1, 1, 2, 1, 2):
         masks.session(schema.ground(count))
-    assert len(compiled) == 2
+    assert compiled == [1, 2]

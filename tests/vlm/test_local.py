@@ -88,7 +88,7 @@ def test_a_text_only_model_is_refused(tmp_path: Path) -> None:
     )
     LlamaForCausalLM(config).save_pretrained(tmp_path)
     words.save_pretrained(tmp_path)
-    with pytest.raises(WeightsError, match="cannot see|cannot be loaded"):
+    with pytest.raises(WeightsError, match=r"cannot see|cannot be loaded"):
         LocalVlm(tmp_path, device="cpu")
 
 
@@ -98,9 +98,7 @@ def test_a_hub_that_cannot_be_reached_is_named_with_a_way_out() -> None:
     assert "folder" in caught.value.help
 
 
-def test_quantisation_without_its_packages_is_named(
-    random_vlm_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_quantisation_without_its_packages_is_named(random_vlm_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(WeightsError, match="accelerate and bitsandbytes") as caught:
         LocalVlm(random_vlm_folder, device="cpu", quantization="8bit")

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from hazardlens.detect.base import Detections
+from hazardlens.merge.statements import matches, place_in, same, spell, statement
 from hazardlens.merge.zones import inside_zone
-from hazardlens.pipeline import (
-    ContradictionRule,
-    EscalateRule,
-    Rule,
-    ThresholdRule,
-    WorstObjectRule,
-    Zone,
-)
+from hazardlens.pipeline import ContradictionRule, EscalateRule, Rule, ThresholdRule, WorstObjectRule, Zone
 from hazardlens.record import Contradiction, Fields, RuleTrace
 from hazardlens.schema import FieldSchema, GroundedSchema
-
-_NEGATED = re.compile(r"(?:\b(?:no|not|without|neither|nor)|n't)\s+(?:\w+\s+)?$", re.IGNORECASE)
-"""A negation right before a word, or with one word between: "no worker", "no visible worker"."""
+from hazardlens.schema.findings import step
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -109,7 +99,7 @@ def _changes(rule: Rule, run: _Run) -> Iterator[_Change]:
 def _apply(name: str, change: _Change, run: _Run) -> None:
     target = _target(run.fields, change.index)
     before = {key: target.get(key) for key in change.values}
-    after = {key: value for key, value in change.values.items() if key not in target or not _same(target[key], value)}
+    after = {key: value for key, value in change.values.items() if key not in target or not same(target[key], value)}
     if not after:
         return
     changed = copy.deepcopy(run.fields)
@@ -118,11 +108,15 @@ def _apply(name: str, change: _Change, run: _Run) -> None:
     if not problems:
         run.fields = changed
     why = f"{change.why}; not changed, as the answer would break the schema: {problems[0]}" if problems else change.why
-    prefix = "" if change.index is None else f"/detections/{change.index}"
     for key, value in after.items():
-        pointer = f"{prefix}/{key.replace('~', '~0').replace('/', '~1')}"
+        pointer = _pointer(change.index, key)
         result = before[key] if problems else value
         run.traces.append(RuleTrace(name=name, field=pointer, before=before[key], after=result, why=why))
+
+
+def _pointer(index: int | None, key: str) -> str:
+    """JSON pointer of a field in the record, where the id of an object is its detection's index."""
+    return step("", "fields", key) if index is None else step("", "detections", index, "fields", key)
 
 
 def _target(fields: Fields, index: int | None) -> Fields:
@@ -159,9 +153,9 @@ def _escalate(rule: EscalateRule, run: _Run) -> Iterator[_Change]:
     indices = [None] if rule.scope == "frame" else [index for index in counted if index < len(_objects(run))]
     for index in indices:
         target = _target(run.fields, index)
-        if not _matches(rule.when, target):
+        if not matches(rule.when, target):
             continue
-        why = " and ".join([f"{key} is {_spell(target[key])}" for key in rule.when] + seen)
+        why = " and ".join([f"{key} is {spell(target[key])}" for key in rule.when] + seen)
         yield _Change(index=index, values={**rule.set_fields, **_steps(rule, target, run)}, why=why)
 
 
@@ -181,47 +175,34 @@ def _steps(rule: EscalateRule, target: Fields, run: _Run) -> Fields:
     moved = {}
     for key, steps in moves.items():
         order = run.context.schema.rank(key) or []
-        place = _place(order, target.get(key))
+        place = place_in(order, target.get(key))
         if place is not None:
             moved[key] = order[min(max(place + steps, 0), len(order) - 1)]
     return moved
 
 
 def _contradiction(rule: ContradictionRule, run: _Run) -> Iterator[_Change]:
-    statement = _statement(rule, run.fields)
+    stated = statement(rule, run.fields)
     detections = run.context.detections
-    if statement is None or any(_of_class(detections, index, rule.classes) for index in range(len(detections))):
+    if stated is None or any(_of_class(detections, index, rule.classes) for index in range(len(detections))):
         return
-    key, said = statement
+    key, said = stated
     why = f"{said}, but the detector sees no {' or '.join(rule.classes)}"
-    run.contradictions.append(Contradiction(name=rule.name, field=f"/{key}", why=why))
+    run.contradictions.append(Contradiction(name=rule.name, field=_pointer(None, key), why=why))
     yield _Change(index=None, values=rule.set_fields, why=why)
-
-
-def _statement(rule: ContradictionRule, fields: Fields) -> tuple[str, str] | None:
-    """The field that states something and what it says, or None where nothing is stated."""
-    if rule.when:
-        said = " and ".join(f"{key} is {_spell(fields.get(key))}" for key in rule.when)
-        return (next(iter(rule.when)), said) if _matches(rule.when, fields) else None
-    text = fields.get(rule.text_field)
-    for word in rule.words if isinstance(text, str) else ():
-        for match in re.finditer(rf"(?<!\w){re.escape(word.strip())}(?!\w)", str(text), re.IGNORECASE):
-            if not _NEGATED.search(str(text)[: match.start()]):
-                return rule.text_field, f"{rule.text_field} says {match[0]!r}"
-    return None
 
 
 def _worst_object(rule: WorstObjectRule, run: _Run) -> Iterator[_Change]:
     order = run.context.schema.rank(rule.by) or []
-    places = [(_place(order, item.get(rule.by)), index) for index, item in enumerate(_objects(run))]
+    places = [(place_in(order, item.get(rule.by)), index) for index, item in enumerate(_objects(run))]
     ranked = [(place, -index) for place, index in places if place is not None]
-    own = _place(order, run.fields.get(rule.by))
+    own = place_in(order, run.fields.get(rule.by))
     if not ranked or own is None or max(ranked)[0] <= own:
         return
     index = -max(ranked)[1]
     worst = _objects(run)[index]
     values = {key: worst[key] for key in rule.fields_taken if key in worst}
-    why = f"detection {index} ({run.context.detections.class_name(index)}) has {rule.by} {_spell(worst[rule.by])}"
+    why = f"detection {index} ({run.context.detections.class_name(index)}) has {rule.by} {spell(worst[rule.by])}"
     yield _Change(index=None, values=values, why=why)
 
 
@@ -232,27 +213,3 @@ def _objects(run: _Run) -> list[Fields]:
 
 def _of_class(detections: Detections, index: int, classes: Collection[str] | None) -> bool:
     return classes is None or detections.class_name(index) in classes
-
-
-def _matches(when: Mapping[str, tuple[Any, ...]], fields: Fields) -> bool:
-    """Whether every field has one of its values; a list field has each of its items."""
-    for key, values in when.items():
-        if key not in fields:
-            return False
-        has = [fields[key], *fields[key]] if isinstance(fields[key], list) else [fields[key]]
-        if not any(_same(one, value) for one in has for value in values):
-            return False
-    return True
-
-
-def _place(order: Sequence[Any], value: object) -> int | None:
-    return next((place for place, item in enumerate(order) if _same(item, value)), None)
-
-
-def _same(one: object, other: object) -> bool:
-    """Equal as JSON, where true is not 1."""
-    return one == other and isinstance(one, bool) == isinstance(other, bool)
-
-
-def _spell(value: object) -> str:
-    return value if isinstance(value, str) else repr(value)

@@ -40,7 +40,9 @@ class _Waiting:
 
     @property
     def bytes_held(self) -> int:
-        return int(np.prod([n for n, step in zip(self.frame.image.shape, self.frame.image.strides, strict=True) if step]))
+        return int(
+            np.prod([n for n, step in zip(self.frame.image.shape, self.frame.image.strides, strict=True) if step])
+        )
 
 
 class FrameStream:
@@ -75,9 +77,7 @@ class FrameStream:
         self._stages = stages
         self._keep_pixels = keep_pixels
         self._policy = AskPolicy(pipeline.ask, pipeline.zones)
-        self._joiner = Joiner(
-            schema=schema, rules=pipeline.rules, zones=pipeline.zones, max_age_s=pipeline.max_age_s
-        )
+        self._joiner = Joiner(schema=schema, rules=pipeline.rules, zones=pipeline.zones, max_age_s=pipeline.max_age_s)
         self._lane = Lane(vlm) if vlm is not None else None
         self._waiting: deque[_Waiting] = deque()
         self._waiting_bytes = 0

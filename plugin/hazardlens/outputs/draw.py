@@ -98,7 +98,7 @@ def headline(record: FrameRecord, verdict: str) -> str:
 def _letters(text: str, size_px: int) -> NDArray[np.uint8]:
     """Text as coverage 0..255, shape (h, w), with a margin."""
     font = ImageFont.load_default(size=size_px)
-    left, top, right, bottom = font.getbbox(text)
+    left, _, right, _ = font.getbbox(text)
     margin = size_px // 4
     picture = Image.new("L", (round(right - left) + 2 * margin, round(1.25 * size_px) + margin), 0)
     ImageDraw.Draw(picture).text((margin - left, margin // 2), text, fill=255, font=font)

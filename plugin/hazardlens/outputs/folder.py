@@ -86,7 +86,5 @@ def to_do(planned: Sequence[VideoFolder], if_exists: IfExists) -> list[VideoFold
     return list(planned)
 
 
-
-
 def _mark(video: Path) -> str:
     return hashlib.sha256(str(video.resolve()).encode()).hexdigest()[:8]

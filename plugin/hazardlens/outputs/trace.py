@@ -54,7 +54,9 @@ class Trace(Output):
             if answer.shown is not None:
                 Image.fromarray(answer.shown.image).save(stem.with_suffix(".png"))
                 stem.with_suffix(".prompt.txt").write_text(answer.shown.prompt, encoding="utf-8")
-            stem.with_suffix(".answer.json").write_text(json.dumps(said, ensure_ascii=False, indent=2), encoding="utf-8")
+            stem.with_suffix(".answer.json").write_text(
+                json.dumps(said, ensure_ascii=False, indent=2), encoding="utf-8"
+            )
         except OSError as error:
             raise OutputError(f"{stem} cannot be written: {error.strerror}") from error
 

@@ -9,6 +9,9 @@ from typing import Any
 Schema = dict[str, Any]
 """A schema that is an object; references are already resolved."""
 
+SPREAD = frozenset({"allOf", "anyOf", "oneOf"})
+"""Keywords whose subschemas stand beside the schema in an alternative."""
+
 MOST_ALTERNATIVES = 256
 """Where `anyOf`s multiply to more than this, one of them is left to the check of the finished answer."""
 

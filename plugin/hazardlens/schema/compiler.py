@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from hazardlens.schema import scalars
-from hazardlens.schema.combine import MOST_ALTERNATIVES, Alternative, Schema, alternatives
+from hazardlens.schema.combine import MOST_ALTERNATIVES, SPREAD, Alternative, Schema, alternatives
 from hazardlens.schema.containers import array, property_names
 from hazardlens.schema.findings import Findings, step
 from hazardlens.schema.keywords import has_stated_type, is_bare, note_checked, note_unknown, types_of
@@ -17,10 +17,10 @@ from hazardlens.schema.validation import validator_for
 
 
 class Compiler:
-    """Compiles the subschemas of one document, each combination once.
+    """Compiles subschemas of one document, or of several that share some, each combination once.
 
     Args:
-        places: JSON pointer of each subschema by its `id()`; the document keeps them alive.
+        places: JSON pointer of each subschema by its `id()`; the documents keep them alive.
         findings: Where findings are noted.
     """
 
@@ -28,6 +28,8 @@ class Compiler:
         self.places = places
         self.findings = findings
         self._done: dict[tuple[int, ...], Shape] = {}
+        self._dead: dict[str, None] = {}
+        self._alive: dict[str, None] = {}
 
     def compile(self, nodes: tuple[Any, ...], pointer: str) -> Shape:
         """The shape of what satisfies all of `nodes`.
@@ -57,14 +59,14 @@ class Compiler:
         if not ways:
             return Never(((pointer, "nothing is allowed here"),), pointer=pointer)
         shapes = [self._flat(way.nodes, self._place(way.nodes, pointer)) for way in ways]
-        self._note_branches(ways, shapes, {id(node): node for way in ways for node in way.nodes})
+        self._judge_branches(ways, shapes, {id(node): node for way in ways for node in way.nodes})
         return union(shapes, pointer)
 
     def _dropped(self, node: Schema, keyword: str) -> None:
         message = f"{keyword} is not held by the mask: more than {MOST_ALTERNATIVES} combinations"
         self.findings.add(step(self.places.get(id(node), ""), keyword), "checked", message)
 
-    def _note_branches(self, ways: list[Alternative], shapes: list[Shape], nodes: dict[int, Schema]) -> None:
+    def _judge_branches(self, ways: list[Alternative], shapes: list[Shape], nodes: dict[int, Schema]) -> None:
         branches: dict[tuple[int, str], dict[int, list[Shape]]] = {}
         for way, shape in zip(ways, shapes, strict=True):
             for owner, keyword, index in way.taken:
@@ -72,14 +74,18 @@ class Compiler:
         for (owner, keyword), found in branches.items():
             place = step(self.places.get(owner, ""), keyword)
             merged = {index: union(options, place) for index, options in found.items()}
-            expected = range(len(nodes[owner][keyword]))
-            dead = [index for index in expected if isinstance(merged.get(index, Never()), Never)]
             guessed = any(not has_stated_type(way.nodes) for way in ways)
             if keyword == "oneOf" and (guessed or not _all_disjoint(list(merged.values()))):
                 self.findings.add(place, "checked", "oneOf may overlap: the mask holds it as anyOf")
-            if len(dead) < len(expected):
-                for index in dead:
-                    self.findings.add(step(place, index), "note", "this branch can never hold here")
+            for index in range(len(nodes[owner][keyword])):
+                is_dead = isinstance(merged.get(index, Never()), Never)
+                (self._dead if is_dead else self._alive)[step(place, index)] = None
+
+    def note_dead_branches(self) -> None:
+        """Note the branches that hold in nothing that was compiled so far."""
+        for place in self._dead:
+            if place not in self._alive:
+                self.findings.add(place, "note", "this branch can never hold")
 
     def _flat(self, nodes: tuple[Schema, ...], pointer: str) -> Shape:
         for node in nodes:
@@ -100,7 +106,7 @@ class Compiler:
     def _choice(self, nodes: tuple[Schema, ...], pointer: str) -> Shape:
         holder = next(node for node in nodes if "enum" in node or "const" in node)
         values = [holder["const"]] if "const" in holder else holder["enum"]
-        validators = [validator_for(node) for node in nodes]
+        validators = [validator_for({key: node[key] for key in node if key not in SPREAD}) for node in nodes]
         fitting = [canonical(value) for value in values if all(test.is_valid(value) for test in validators)]
         if not all(map(_is_safe, fitting)):
             message = f"a number beyond ±{SAFE_INTEGER} in enum or const loses digits"

@@ -64,6 +64,24 @@ def check_required(root: Schema, item: Schema, places: dict[int, str], findings:
         findings.add(place, "closed", message, "Add id to required.")
 
 
+def counts(root: Schema) -> list[int]:
+    """The numbers of detections to check a schema with: none and one, where it allows both."""
+    listed = root["properties"][DETECTIONS]
+    low = listed.get("minItems", 0)
+    return [low, 1] if low == 0 and listed.get("maxItems", 1) > 0 else [low]
+
+
+def grounded_places(document: Schema, root: Schema, item: Schema, places: dict[int, str]) -> dict[int, str]:
+    """JSON pointers of the subschemas that grounding made, by `id()`."""
+    listed = document["properties"][DETECTIONS]
+    entries = listed.get("prefixItems", [])
+    of_item, of_id = places.get(id(item), ""), places.get(id(item["properties"]["id"]), "")
+    found = {id(listed): places.get(id(root["properties"][DETECTIONS]), "")}
+    found.update({id(entry): of_item for entry in entries})
+    found.update({id(entry["properties"]["id"]): of_id for entry in entries})
+    return found
+
+
 def ground(root: Schema, item: Schema, count: int) -> Schema:
     """The document for a frame with `count` detections asked about, whose ids are 0..count-1.
 

@@ -114,25 +114,29 @@ class FieldSchema:
         return GroundedSchema((self._digest, n), document, n)
 
     def _check_shape(self, places: dict[int, str], findings: Findings) -> None:
-        malformed = self._item is None and detections.DETECTIONS in self._root.get("properties", {})
-        if malformed:
-            kept = {"properties": self.frame_properties, "required": self._root.get("required", [])}
-            kept["required"] = [name for name in kept["required"] if name != detections.DETECTIONS]
-            _compile({**self._root, **kept}, places, findings)
-            return
-        document = self._root
+        documents = [self._without_detections()]
         if self._item:
             detections.check_required(self._root, self._item, places, findings)
-            listed = self._root["properties"][detections.DETECTIONS]
-            fewest = max(1, listed.get("minItems", 0))
-            count = min(fewest, listed.get("maxItems", fewest))
-            document = detections.ground(self._root, self._item, count)
-            places = {**places, **_grounded_places(document, self._root, self._item, places)}
-        shape = _compile(document, places, findings)
+            documents = [detections.ground(self._root, self._item, count) for count in detections.counts(self._root)]
+            for document in documents:
+                places = {**places, **detections.grounded_places(document, self._root, self._item, places)}
+        compiler = Compiler(places | {id(document): "" for document in documents}, findings)
+        for document in documents:
+            shape = compiler.compile((document,), "")
+            if not isinstance(shape, Never):
+                _check_mask(shape, findings)
+            for pointer, reason in shape.reasons if isinstance(shape, Never) else ():
+                findings.add(pointer, "error", f"never satisfiable: {reason}", "Loosen one of what contradicts.")
+        compiler.note_dead_branches()
         _check_order(self.frame_properties, places, findings)
         _check_order(self.object_properties, places, findings)
-        if not isinstance(shape, Never):
-            _check_mask(shape, findings)
+
+    def _without_detections(self) -> dict[str, Any]:
+        if detections.DETECTIONS not in self._root.get("properties", {}):
+            return self._root
+        # Malformed ones are already an error, and must not hide others.
+        required = [name for name in self._root.get("required", []) if name != detections.DETECTIONS]
+        return {**self._root, "properties": self.frame_properties, "required": required}
 
 
 def _check_form(name: str, document: dict[str, Any], findings: Findings) -> None:
@@ -143,28 +147,6 @@ def _check_form(name: str, document: dict[str, Any], findings: Findings) -> None
         findings.add("/$schema", "note", "read as draft 2020-12, whatever it names", f"Write {_DRAFT}.")
     if "$ref" not in document and document.get("type") != "object":
         findings.add("", "error", "the answer must be an object", 'Add "type": "object".')
-
-
-def _grounded_places(
-    document: dict[str, Any], root: dict[str, Any], item: dict[str, Any], places: dict[int, str]
-) -> dict[int, str]:
-    listed = document["properties"][detections.DETECTIONS]
-    entries = listed.get("prefixItems", [])
-    base = places.get(id(item), "")
-    return {
-        id(document): places.get(id(root), ""),
-        id(listed): places.get(id(root["properties"][detections.DETECTIONS]), ""),
-        **{id(entry): base for entry in entries},
-        **{id(entry["properties"]["id"]): places.get(id(item["properties"]["id"]), base) for entry in entries},
-    }
-
-
-def _compile(document: dict[str, Any], places: dict[int, str], findings: Findings) -> Shape:
-    shape = Compiler({**places, id(document): ""}, findings).compile((document,), "")
-    if isinstance(shape, Never):
-        for pointer, reason in shape.reasons:
-            findings.add(pointer, "error", f"never satisfiable: {reason}", "Loosen one of what contradicts.")
-    return shape
 
 
 def _check_order(fields: dict[str, Any], places: dict[int, str], findings: Findings) -> None:

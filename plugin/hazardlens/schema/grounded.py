@@ -56,9 +56,9 @@ class GroundedSchema:
     def longest_tokens(self, count_tokens: Callable[[str], int]) -> int:
         """Upper bound of an answer's tokens, never more than its bytes.
 
-        Free text is taken at one token per byte. Fixed text (keys, choices) is taken as the tokenizer writes it, and
-        one token more for each seam; a sampler that spells a choice in smaller pieces can exceed that, up to
-        `longest_bytes`.
+        Free text and choices are taken at one token per byte, since a model may spell them as it likes. Text that the
+        mask forces (keys, punctuation, ids) is taken as the tokenizer writes it, plus one token for each seam; it holds
+        for a decoding loop that appends forced tokens. For any other, `longest_bytes` is the bound.
 
         Args:
             count_tokens: Number of tokens of a text, without special tokens.

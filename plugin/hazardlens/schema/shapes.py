@@ -37,7 +37,7 @@ class Shape(ABC):
 
     @abstractmethod
     def longest(self, measure: Measure) -> int:
-        """Upper bound of the text's cost; free text costs one per byte, fixed text what `measure` says."""
+        """Upper bound of the text's cost; free text and choices cost one per byte, fixed text what `measure` says."""
 
     def parts(self) -> tuple[Shape, ...]:
         """The shapes that this one is made of."""
@@ -83,7 +83,9 @@ class Choice(Shape):
 
     def longest(self, measure: Measure) -> int:
         """See `Shape`."""
-        return max(measure(spell(value)) for value in self.values)
+        # Only what leaves no choice is written the tokenizer's way; a model may spell a choice byte by byte.
+        cost = measure if len(self.values) == 1 else _bytes
+        return max(cost(spell(value)) for value in self.values)
 
 
 @dataclass(frozen=True)
@@ -241,6 +243,10 @@ class AnyOf(Shape):
     def parts(self) -> tuple[Shape, ...]:
         """See `Shape`."""
         return self.options
+
+
+def _bytes(literal: str) -> int:
+    return len(literal.encode())
 
 
 def decimals(step: Fraction) -> int:

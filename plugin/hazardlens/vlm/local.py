@@ -258,9 +258,7 @@ def _cannot_load(model: str | Path, error: Exception) -> WeightsError:
     return WeightsError(f"VLM {model} cannot be loaded: {cause}", help=advice)
 
 
-def _sampling(
-    model: PreTrainedModel, temperature: float, top_k: int | None, top_p: float | None
-) -> GenerationConfig:
+def _sampling(model: PreTrainedModel, temperature: float, top_k: int | None, top_p: float | None) -> GenerationConfig:
     """A generation config of our own: a model's shipped penalties and samplers would fight the mask."""
     own = model.generation_config
     config = GenerationConfig(

@@ -60,7 +60,7 @@ class MaskSession:
         return torch.frombuffer(bytearray(bias), dtype=torch.uint8) != 0
 
 
-class MaskProcessor(LogitsProcessor):
+class MaskProcessor(LogitsProcessor):  # type: ignore[misc]  # transformers is not typed
     """Sets the logits of tokens that cannot lead to a valid answer to minus infinity.
 
     As a `LogitsProcessor` it runs after penalties and before temperature and top-k/p, so sampling renormalises what the

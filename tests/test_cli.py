@@ -1,0 +1,152 @@
+"""The command line, run as a user runs it, with a detector and a VLM of random weights."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hazardlens.testing.video import draw_video, truncate
+
+HAZARDLENS = Path(sys.executable).parent / "hazardlens"
+ENVIRONMENT = {**os.environ, "COLUMNS": "120", "HF_HUB_OFFLINE": "1", "YOLO_OFFLINE": "true"}
+
+
+def hazardlens(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [HAZARDLENS, *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=200)
+
+
+@pytest.fixture(scope="module")
+def models(random_yolo: Path, random_vlm_folder: Path) -> list[object]:
+    return ["--detector", random_yolo, "--vlm", random_vlm_folder, "--set", "detector.image_size=64"]
+
+
+def test_several_videos_in_one_call_one_of_them_bad(models: list[object], tmp_path: Path) -> None:
+    for name in ("a.mp4", "b.mp4"):
+        draw_video(tmp_path / name, frames=12, rate=10)
+    (tmp_path / "c.mp4").write_text("not a video")
+    first = hazardlens("process", "*.mp4", *models, "--out", "out", "--json", cwd=tmp_path)
+    assert first.returncode == 2
+    assert "c.mp4" in first.stderr
+    summaries = [json.loads(line) for line in first.stdout.splitlines()]
+    assert [summary["source"] for summary in summaries] == ["a.mp4", "b.mp4"]
+    assert [summary["questions"]["by_status"] for summary in summaries] == [{"ok": 2}, {"ok": 2}]
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"a", "b"}
+
+    again = hazardlens("process", "a.mp4", *models, "--out", "out", cwd=tmp_path)
+    assert again.returncode == 2
+    assert "--overwrite" in again.stderr
+
+    os.remove(tmp_path / "out" / "b" / "summary.json")  # noqa: PTH107
+    resumed = hazardlens("process", "a.mp4", "b.mp4", *models, "--out", "out", "--resume", cwd=tmp_path)
+    assert resumed.returncode == 0
+    assert "a.mp4: finished before" in resumed.stderr
+    assert "b.mp4: 12 of 12 frames read" in resumed.stdout
+
+    quiet = hazardlens("process", "a.mp4", *models, "--out", "out", "--overwrite", "--quiet", cwd=tmp_path)
+    assert (quiet.returncode, quiet.stdout) == (0, "")
+
+
+def test_a_file_that_ends_early_is_exit_code_3_and_is_said(models: list[object], tmp_path: Path) -> None:
+    clip = draw_video(
+        tmp_path / "cut.mp4", frames=60, rate=10, size_wh=(320, 240), container_options={"movflags": "faststart"}
+    )
+    truncate(clip, 0.6)
+    run = hazardlens("process", clip, *models, cwd=tmp_path)
+    assert run.returncode == 3
+    assert "ENDED EARLY" in run.stdout
+
+
+def test_no_answer_at_all_is_exit_code_3(models: list[object], tmp_path: Path) -> None:
+    draw_video(tmp_path / "a.mp4", frames=3, rate=10)
+    run = hazardlens("process", "a.mp4", *models, "--set", "vlm.max_new_tokens=5", cwd=tmp_path)
+    assert run.returncode == 3
+    assert "1 truncated" in run.stdout
+    assert "up to" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing.mp4"], "nothing.mp4"),
+        (["nothing*.mp4"], "nothing matches"),
+        (["a.mp4", "--pipeline", "sit"], "site"),
+        (["a.mp4", "--pipeline", "broken.yaml"], "broken.yaml"),
+        (["a.mp4", "--schema", "hazzard"], "hazard"),
+        (["a.mp4", "--schema", "unbounded.json"], "/properties/x"),
+        (["a.mp4", "--every", "soon"], "soon"),
+        (["a.mp4", "--set", "vlm.devise=cpu"], "devise"),
+        (["a.mp4", "--set", "vlm.device"], "PLACE=VALUE"),
+        (["a.mp4", "--detector", "none.pt"], "none.pt"),
+        (["a.mp4", "--vlm", "empty-folder"], "empty-folder"),
+        (["a.mp4", "--overwrite", "--resume"], "exclude"),
+        (["a.mp4", "--set", "detector.classes=[persn]"], "person"),
+        (["a.mp4", "--no-such-option"], "no-such-option"),
+    ],
+)
+def test_bad_input_is_exit_code_2_names_the_thing_and_writes_nothing(
+    models: list[object], tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    draw_video(tmp_path / "a.mp4", frames=3, rate=10)
+    (tmp_path / "broken.yaml").write_text("ask: {evry_s: 1}\n")
+    (tmp_path / "unbounded.json").write_text('{"type": "object", "properties": {"x": {"type": "string"}}}')
+    (tmp_path / "empty-folder").mkdir()
+    run = hazardlens("process", *models, *arguments, cwd=tmp_path)
+    assert run.returncode == 2, run.stderr
+    assert message in run.stderr
+    assert "Traceback" not in run.stderr
+    assert not (tmp_path / "hazardlens-out").exists()
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_is_exit_code_130_and_resume_goes_on(
+    models: list[object], tmp_path: Path, ending: signal.Signals
+) -> None:
+    draw_video(tmp_path / "long.mp4", frames=1500, rate=10)
+    command = [HAZARDLENS, "process", "long.mp4", *map(str, models), "--set", "ask.new_track=[]"]
+    child = subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    records = tmp_path / "hazardlens-out" / "long" / "records.jsonl"
+    deadline = time.monotonic() + 60
+    while not (records.exists() and records.stat().st_size > 2000):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    child.send_signal(ending)
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode == 130, errors
+    assert "--resume" in errors
+    assert [json.loads(line)["frame"] for line in records.read_text().splitlines()][:3] == [0, 1, 2]
+    summary = json.loads((records.parent / "summary.json").read_text())
+    assert not summary["complete"]
+
+
+def test_schema_check_tells_what_is_held_what_is_checked_and_how_long(random_vlm_folder: Path, tmp_path: Path) -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "labels": {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 3, "uniqueItems": True},
+            "hazard": {"enum": ["none", "fire"]},
+        },
+        "required": ["labels", "hazard"],
+        "additionalProperties": False,
+    }
+    (tmp_path / "own.json").write_text(json.dumps(schema))
+    run = hazardlens("schema", "check", "own.json", cwd=tmp_path)
+    assert run.returncode == 0
+    held, checked = run.stdout.split("checked afterwards")
+    assert "/properties/hazard" in held
+    assert "uniqueItems" in checked
+    assert "uniqueItems" not in held
+    assert "longest answer" in run.stdout
+    with_model = hazardlens("schema", "check", "own.json", "--vlm", random_vlm_folder, cwd=tmp_path)
+    assert with_model.returncode == 0
+    assert "tokens of" in with_model.stdout
+
+
+def test_help_and_version() -> None:
+    assert "process" in hazardlens("--help", cwd=Path.cwd()).stdout
+    assert hazardlens("--version", cwd=Path.cwd()).stdout.startswith("hazardlens 0.")
