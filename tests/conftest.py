@@ -48,9 +48,13 @@ def random_vlm_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def random_yolo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A YOLO26n with random weights: it goes through the real code and finds nothing."""
+    """A YOLO26n with random weights and COCO's class names: it goes through the real code and finds nothing."""
     from ultralytics import YOLO
+    from ultralytics.utils import YAML
+    from ultralytics.utils.checks import check_yaml
 
+    model = YOLO("yolo26n.yaml")
+    model.model.names = YAML.load(check_yaml("coco8.yaml"))["names"]
     path = tmp_path_factory.mktemp("random-yolo") / "random.pt"
-    YOLO("yolo26n.yaml").save(path)
+    model.save(path)
     return path

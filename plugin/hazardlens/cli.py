@@ -113,12 +113,19 @@ def schema_check(
     ] = None,
 ) -> None:
     """Print what the mask enforces, what is only checked afterwards, and the longest answer in tokens."""
-    from hazardlens.console import schema_report
     from hazardlens.schema import FieldSchema
+    from hazardlens.schema.report import schema_report
 
-    _out.print(
-        schema_report(FieldSchema.load(file), objects=objects, vlm=vlm), markup=False, highlight=False, soft_wrap=True
-    )
+    schema = FieldSchema.load(file)
+    count_tokens = None
+    if vlm is not None:
+        from hazardlens.console import quiet_libraries
+        from hazardlens.vlm.local import load_tokenizer
+
+        quiet_libraries()
+        count_tokens = load_tokenizer(vlm).count_tokens
+    text = schema_report(schema, objects=objects, count_tokens=count_tokens, model=vlm or "")
+    _out.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def main() -> None:

@@ -13,11 +13,12 @@ from pathlib import Path
 import av
 import numpy as np
 import pytest
+from PIL import Image
+
 from hazardlens.errors import VideoError
 from hazardlens.frames.base import Frame
 from hazardlens.frames.file import VideoFile
 from hazardlens.testing.video import damage, draw_audio, draw_video, number_image, read_number, rotate_mp4, truncate
-from PIL import Image
 
 FASTSTART = {"movflags": "faststart"}
 VARIABLE = [0.0, 0.1, 0.5, 0.6, 1.7, 1.8, 1.9, 2.0, 2.1, 5.0]

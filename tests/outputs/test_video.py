@@ -11,6 +11,7 @@ from pathlib import Path
 import av
 import numpy as np
 import pytest
+
 from hazardlens.errors import OutputError
 from hazardlens.frames.base import Frame
 from hazardlens.frames.file import VideoFile

@@ -35,6 +35,8 @@ _ANNOTATIONS = frozenset(
 )
 _STATING = frozenset({"type", "enum", "const"})
 _ASKING = _STATING.union(_CHECKED, *_TYPE_KEYWORDS.values())
+HELD = _STATING.union({"anyOf", "oneOf", "allOf", "$ref"}, *_TYPE_KEYWORDS.values())
+"""Keywords that the mask holds wherever no finding says otherwise."""
 _KNOWN = _ANNOTATIONS.union(_CHECKED, *_TYPE_KEYWORDS.values())
 
 

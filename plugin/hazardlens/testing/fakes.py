@@ -128,9 +128,9 @@ def _instance(node: Any, root: Mapping[str, Any]) -> Any:
     raise ValueError(f"no small instance of {node!r}: answer with a FunctionVlm")
 
 
-def _flat(node: Any, root: Mapping[str, Any]) -> dict[str, Any]:
-    """`node` with its reference followed and the first of its alternatives laid over it."""
-    node = dict(node)
+def _flat(schema: Any, root: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema with its reference followed and the first of its alternatives laid over it."""
+    node: dict[str, Any] = dict(schema)
     if "$ref" in node:
         target: Any = root
         for step in node.pop("$ref").removeprefix("#/").split("/"):

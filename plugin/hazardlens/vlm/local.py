@@ -97,10 +97,6 @@ class LocalVlm(Vlm):
         )
         self._sampling.eos_token_id = _end_token_ids(self._model, self._processor.tokenizer)
 
-    def count_tokens(self, text: str) -> int:
-        """How many of this model's tokens `text` takes."""
-        return self._masks.count_tokens(text)
-
     def prepare(self, schema: GroundedSchema) -> None:
         """Compile the mask for `schema` and warn where the token budget may cut an answer.
 
@@ -109,7 +105,7 @@ class LocalVlm(Vlm):
         """
         with self._lock:
             self._masks.session(schema)
-        longest = schema.longest_tokens(self.count_tokens)
+            longest = self._masks.longest_tokens(schema)
         if self.max_new_tokens is not None and self.max_new_tokens < longest:
             _log.warning(
                 "max_new_tokens is %d, but an answer about %d detections may take up to %d tokens; longer ones will be "
@@ -139,7 +135,7 @@ class LocalVlm(Vlm):
         decoding = Decoding(
             session=self._masks.session(question.schema),
             generator=torch.Generator().manual_seed(self._seed + question.frame.index),
-            max_new_tokens=self.max_new_tokens or question.schema.longest_tokens(self.count_tokens),
+            max_new_tokens=self.max_new_tokens or self._masks.longest_tokens(question.schema),
             deadline=None if self._timeout_s is None else time.monotonic() + self._timeout_s,
             interrupted=self._interrupted,
         )
@@ -181,6 +177,16 @@ class LocalVlm(Vlm):
                 custom_generate=jump_forward,
                 decoding=decoding,
             )
+
+
+def load_tokenizer(model: str | Path) -> MaskFactory:
+    """A model's tokenizer alone, for counting tokens without loading the model.
+
+    Raises:
+        WeightsError: If it cannot be had.
+    """
+    tokenizer = _load_processor(model, {}).tokenizer
+    return MaskFactory(tokenizer, vocab_rows=len(tokenizer), eos_token_ids=[tokenizer.eos_token_id])
 
 
 def _device(device: str) -> torch.device:

@@ -105,6 +105,7 @@ class MaskFactory:
             )
         self._tokenizer: LLTokenizer = from_tokenizer(tokenizer, n_vocab=vocab_rows, eos_token=list(eos_token_ids))
         self._compiled: OrderedDict[Hashable, LLMatcher] = OrderedDict()
+        self._longest: dict[Hashable, int] = {}
 
     def session(self, schema: GroundedSchema) -> MaskSession:
         """A fresh mask for one answer.
@@ -131,6 +132,15 @@ class MaskFactory:
         if matcher.is_error():
             raise SchemaError(f"the schema cannot be compiled for {schema.count} detections: {matcher.get_error()}")
         return matcher
+
+    def longest_tokens(self, schema: GroundedSchema) -> int:
+        """Upper bound of the tokens that an answer under this mask takes; computed once per shape."""
+        longest = self._longest.get(schema.key)
+        if longest is None:
+            if len(self._longest) >= _COMPILED_AT_MOST:
+                self._longest.clear()
+            longest = self._longest[schema.key] = schema.longest_tokens(self.count_tokens)
+        return longest
 
     def text(self, tokens: Sequence[int]) -> str:
         """The text of `tokens`; bytes of a character that was cut are replaced."""

@@ -1,0 +1,62 @@
+"""What a schema's mask enforces, told to a person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from hazardlens.schema.fields import FieldSchema
+from hazardlens.schema.findings import step
+from hazardlens.schema.keywords import HELD
+
+
+def schema_report(schema: FieldSchema, *, objects: int, count_tokens: Callable[[str], int] | None, model: str) -> str:
+    """What a schema's mask enforces, what is only checked afterwards, and the longest answer.
+
+    Args:
+        schema: The schema.
+        objects: Number of detections to count an answer's length for.
+        count_tokens: A tokenizer's count, or None to give bytes, which no tokenizer exceeds.
+        model: Whose tokenizer it is.
+    """
+    grounded = schema.ground(objects)
+    by_level: dict[str, list[str]] = {"closed": [], "checked": [], "note": []}
+    for finding in schema.findings:
+        by_level[finding.level].append(str(finding))
+    checked = {finding.pointer for finding in schema.findings if finding.level == "checked"}
+    sections = [
+        ("held by the mask while the answer is written", list(_held(schema.document, "", checked))),
+        ("narrowed by the mask", by_level["closed"]),
+        ("only checked afterwards", by_level["checked"]),
+        ("notes", by_level["note"]),
+    ]
+    lines = [f"{schema.name}: {schema.title}"]
+    for title, entries in sections:
+        lines += [f"{title}: {len(entries) or 'nothing'}", *(f"  {entry}" for entry in entries)]
+    about = f" about {objects} objects" if schema.has_detections else ""
+    if count_tokens is None:
+        length = f"{grounded.longest_bytes} tokens, one per byte; give --vlm to count as a model does"
+    else:
+        length = f"{grounded.longest_tokens(count_tokens)} tokens of {model}"
+    return "\n".join([*lines, f"longest answer{about}: at most {length}"])
+
+
+def _held(node: Any, pointer: str, checked: set[str]) -> Iterator[str]:
+    """Places and keywords that the mask holds, without what is only checked."""
+    if not isinstance(node, dict):
+        return
+    own = [key for key in node if key in HELD and step(pointer, key) not in checked]
+    if own:
+        yield f"{pointer or '/'}: {', '.join(own)}"
+    for key, value in node.items():
+        place = step(pointer, key)
+        if place in checked:
+            continue
+        if key in ("properties", "$defs", "patternProperties"):
+            for name, part in value.items():
+                yield from _held(part, step(place, name), checked)
+        elif key in ("anyOf", "oneOf", "allOf", "prefixItems"):
+            for index, part in enumerate(value):
+                yield from _held(part, step(place, index), checked)
+        elif key == "items":
+            yield from _held(value, place, checked)
