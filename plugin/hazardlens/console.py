@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from hazardlens.errors import HazardlensError
 from hazardlens.outputs.draw import headline
-from hazardlens.outputs.folder import RECORDS, SUMMARY, VIDEO, VideoFolder
+from hazardlens.outputs.folder import RESULTS, SUMMARY, VideoFolder
 from hazardlens.outputs.summary import Stretch, Summary
 from hazardlens.record import FrameRecord
 from hazardlens.video import VideoRun
@@ -90,7 +90,7 @@ def print_run(console: Console, summary: Summary, folder: VideoFolder) -> None:
     lines += [f"  {_stretch(stretch)}" for stretch in summary.timeline[:_TIMELINE_AT_MOST]]
     if len(summary.timeline) > _TIMELINE_AT_MOST:
         lines.append(f"  ... {len(summary.timeline) - _TIMELINE_AT_MOST} more stretches in {SUMMARY}")
-    written = [name for name in (RECORDS, SUMMARY, VIDEO) if (folder.path / name).exists()]
+    written = [name for name in RESULTS if (folder.path / name).exists()]
     lines.append(f"  {folder.path}: {', '.join(written)}")
     console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 

@@ -12,9 +12,9 @@ from hazardlens.detect.base import Detector
 from hazardlens.errors import HazardlensError, OutputError
 from hazardlens.frames.file import VideoFile
 from hazardlens.merge.stream import FrameStream
-from hazardlens.outputs.annotated import AnnotatedVideo
+from hazardlens.outputs.annotated import AnnotatedPicture, AnnotatedVideo
 from hazardlens.outputs.base import Output
-from hazardlens.outputs.folder import RECORDS, SUMMARY, VIDEO, IfExists, VideoFolder, folders, to_do
+from hazardlens.outputs.folder import PICTURE, RECORDS, SUMMARY, VIDEO, IfExists, VideoFolder, folders, to_do
 from hazardlens.outputs.records import RecordsFile
 from hazardlens.outputs.summary import Summary, write_summary
 from hazardlens.outputs.trace import Trace
@@ -119,16 +119,15 @@ class VideoRun(Iterator[FrameRecord]):
             self._folder.clear()
             self._outputs.append(RecordsFile(self._folder.path / RECORDS))
             if self._parts.pipeline.video:
-                self._outputs.append(
-                    AnnotatedVideo(
-                        self._folder.path / VIDEO,
-                        source=self._reader,
-                        schema=self._parts.schema,
-                        crf=self._parts.pipeline.video_crf,
-                    )
-                )
+                self._outputs.append(self._annotated(self._folder.path))
         if trace is not None:
             self._outputs.append(Trace(trace))
+
+    def _annotated(self, folder: Path) -> Output:
+        schema = self._parts.schema
+        if self._reader.is_still:
+            return AnnotatedPicture(folder / PICTURE, source=self._reader, schema=schema)
+        return AnnotatedVideo(folder / VIDEO, source=self._reader, schema=schema, crf=self._parts.pipeline.video_crf)
 
     @property
     def frames_expected(self) -> int | None:

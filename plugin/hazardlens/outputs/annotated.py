@@ -1,10 +1,16 @@
-"""`annotated.mp4`: the source's pictures with boxes and verdicts drawn on them, its timing and its sound."""
+"""`annotated.mp4`: the source's pictures with boxes and verdicts drawn on them, its timing and its sound.
+
+A still picture becomes `annotated.jpg`.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import ClassVar
 
+from PIL import Image
+
+from hazardlens.errors import OutputError
 from hazardlens.frames.file import VideoFile
 from hazardlens.merge.outcome import Outcome
 from hazardlens.outputs.base import Output
@@ -34,7 +40,7 @@ class AnnotatedVideo(Output):
             path,
             size_wh=source.size_wh,
             rate=source.rate,
-            audio_from=None if source.is_still else source.path,
+            audio_from=source.path,
             crf=crf,
         )
 
@@ -54,3 +60,34 @@ class AnnotatedVideo(Output):
             OutputError: If it cannot be finished; what was written before is playable.
         """
         self._writer.close(complete=complete)
+
+
+class AnnotatedPicture(Output):
+    """Draws the one frame of a still picture.
+
+    Args:
+        path: The JPEG file; it is replaced if it exists.
+        source: The picture, for its size.
+        schema: The schema of the record's fields.
+    """
+
+    needs_pixels: ClassVar[bool] = True
+
+    def __init__(self, path: Path, *, source: VideoFile, schema: FieldSchema) -> None:
+        self._path = path
+        self._painter = Painter(schema, source.size_wh)
+
+    def write(self, outcome: Outcome) -> None:
+        """Draw and save the frame.
+
+        Raises:
+            OutputError: If it cannot be written.
+        """
+        image = self._painter.draw(outcome.frame.image, outcome.record)
+        try:
+            Image.fromarray(image[:, :, ::-1]).save(self._path, quality=90)
+        except OSError as error:
+            raise OutputError(f"{self._path} cannot be written: {error.strerror}") from error
+
+    def close(self, *, complete: bool) -> None:
+        """Nothing is held open."""

@@ -18,6 +18,8 @@ IfExists = Literal["refuse", "overwrite", "resume"]
 RECORDS = "records.jsonl"
 SUMMARY = "summary.json"
 VIDEO = "annotated.mp4"
+PICTURE = "annotated.jpg"
+RESULTS = (RECORDS, SUMMARY, VIDEO, PICTURE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +46,7 @@ class VideoFolder:
     @property
     def used(self) -> bool:
         """Whether results of a run lie there, finished or not."""
-        return any((self.path / name).exists() for name in (RECORDS, SUMMARY, VIDEO))
+        return any((self.path / name).exists() for name in RESULTS)
 
     def clear(self) -> None:
         """Make the folder, without results of an earlier run.
@@ -54,7 +56,7 @@ class VideoFolder:
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            for name in (RECORDS, SUMMARY, VIDEO):
+            for name in RESULTS:
                 (self.path / name).unlink(missing_ok=True)
         except OSError as error:
             raise OutputError(f"{self.path} cannot be used: {error.strerror}") from error

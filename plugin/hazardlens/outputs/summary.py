@@ -168,4 +168,5 @@ def write_summary(path: Path, summary: dict[str, Any]) -> None:
 def _spread(values: list[float]) -> dict[str, float] | None:
     if not values:
         return None
-    return {"median": round(statistics.median(values), 4), "max": round(max(values), 4)}
+    spread = {"median": statistics.median(values), "max": max(values), "total": sum(values)}
+    return {name: round(value, 4) for name, value in spread.items()}

@@ -1,0 +1,76 @@
+"""What is drawn: a verdict has the colour of its rank, and what is unknown is grey."""
+
+import numpy as np
+import pytest
+
+from hazardlens.outputs.draw import _RANK_BGR, _UNKNOWN_BGR, Painter, headline
+from hazardlens.record import DetectionRecord, FrameRecord, VlmState
+from hazardlens.schema import FieldSchema
+
+SCHEMA = FieldSchema.load("hazard")
+
+
+def record(fields: dict | None, vlm: VlmState, size_wh: tuple[int, int] = (320, 240)) -> FrameRecord:
+    own = None if fields is None else {"hazard": fields["hazard"], "severity": fields["severity"]}
+    detection = DetectionRecord(
+        id=0,
+        track_id=3,
+        class_name="person",
+        class_id=0,
+        confidence=0.9,
+        box_xyxy=(100.0, 80.0, 160.0, 180.0),
+        asked=True,
+        fields=own,
+    )
+    return FrameRecord(
+        source="x", frame=0, time_s=1.0, size_wh=size_wh, detections=(detection,), fields=fields, vlm=vlm
+    )
+
+
+def answered(hazard: str, severity: str) -> dict:
+    return {"notes": "A note — with ünïcode.", "hazard": hazard, "severity": severity}
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "colour"),
+    [
+        (answered("none", "none"), "ok", _RANK_BGR[0]),
+        (answered("spill", "medium"), "ok", _RANK_BGR[2]),
+        (answered("fire", "critical"), "carried", _RANK_BGR[4]),
+        (None, "timeout", _UNKNOWN_BGR),
+        (None, "skipped", _UNKNOWN_BGR),
+    ],
+)
+def test_box_and_footer_have_the_colour_of_the_rank(fields: dict | None, status: str, colour: tuple) -> None:
+    state = VlmState(status=status, age_s=0.5 if status == "carried" else None)
+    image = Painter(SCHEMA, (320, 240)).draw(np.zeros((240, 320, 3), np.uint8), record(fields, state))
+    assert tuple(image[130, 100]) == colour
+    assert tuple(image[239, 5]) == colour
+
+
+@pytest.mark.parametrize("size_wh", [(320, 240), (33, 17), (1, 1), (2000, 90)])
+def test_any_size_can_be_drawn_on(size_wh: tuple[int, int]) -> None:
+    width, height = size_wh
+    image = np.zeros((height, width, 3), np.uint8)
+    drawn = Painter(SCHEMA, size_wh).draw(image, record(answered("fire", "high"), VlmState(status="ok"), size_wh))
+    assert drawn.shape == image.shape
+    assert drawn.any()
+
+
+def test_a_picture_that_cannot_be_written_is_copied() -> None:
+    image = np.zeros((240, 320, 3), np.uint8)
+    image.setflags(write=False)
+    assert Painter(SCHEMA, (320, 240)).draw(image, record(None, VlmState(status="error"))).any()
+
+
+@pytest.mark.parametrize(
+    ("vlm", "words"),
+    [
+        (VlmState(status="ok"), "fire, high"),
+        (VlmState(status="carried", age_s=1.25), "fire, high   (1.2 s old)"),
+        (VlmState(status="timeout", reason="late"), "no answer: timeout, late"),
+        (VlmState(status="stale"), "no answer: stale"),
+    ],
+)
+def test_the_state_in_words(vlm: VlmState, words: str) -> None:
+    assert headline(record(None, vlm), "fire, high") == words
