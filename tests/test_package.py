@@ -5,13 +5,16 @@ import json
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import jsonschema
+import pytest
 
 import hazardlens
 from hazardlens.record import DetectionRecord, FrameRecord, RuleTrace, VlmState
 from hazardlens.resources import data_path
+from hazardlens.testing.video import draw_video
 
 ROOT = Path(__file__).parent.parent
 
@@ -66,9 +69,52 @@ def test_the_record_and_its_schema_tell_of_the_same_names() -> None:
         ),
         fields={"hazard": "missing_ppe"},
         vlm=VlmState(status="ok", frame=125, age_s=0.0, trigger=("every",)),
-        rules=(RuleTrace(name="r", field="/severity", before="low", after="high", why="because"),),
+        rules=(RuleTrace(name="r", field="/fields/severity", before="low", after="high", why="because"),),
     )
     validator = jsonschema.Draft202012Validator(document)
     assert list(validator.iter_errors(record.to_dict())) == []
     failed = {**record.to_dict(), "vlm": {**record.to_dict()["vlm"], "status": "timeout"}}
     assert list(validator.iter_errors(failed)), "a failure with fields must not pass"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, unpacked."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-w", folder, ROOT]
+    subprocess.run(build, check=True, capture_output=True)
+    (path,) = folder.glob("hazardlens-*.whl")
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(folder / "unpacked")
+    return folder / "unpacked"
+
+
+def test_the_wheel_brings_its_data_and_finds_it(wheel: Path) -> None:
+    for kind, name in (("schemas", "hazard.json"), ("schemas", "record.json"), ("pipelines", "site.yaml")):
+        assert (wheel / "hazardlens" / "data" / kind / name).read_bytes() == (ROOT / kind / name).read_bytes()
+    assert (wheel / "hazardlens" / "py.typed").exists()
+    code = (
+        "import hazardlens.resources as r; from hazardlens import FieldSchema, Pipeline;"
+        "print(r.__file__, r.data_path('schemas', 'hazard.json'));"
+        "Pipeline.load('site').check(FieldSchema.load('hazard'), None)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(wheel)}, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert all(Path(path).is_relative_to(wheel) for path in run.stdout.split())
+
+
+OPTIMISED = """
+import sys, json, hazardlens
+from hazardlens.testing import FakeDetector, FakeVlm, FunctionVlm
+assert not __debug__ or sys.exit("assertions are on")
+good = list(hazardlens.process(sys.argv[1], pipeline={"schema": "hazard"}, detector=FakeDetector(), vlm=FakeVlm()))
+bad = list(hazardlens.process(
+    sys.argv[1], pipeline={"schema": "hazard"}, detector=FakeDetector(), vlm=FunctionVlm(lambda q: "{}")))
+print(json.dumps([[record.vlm.status for record in run] for run in (good, bad)]))
+"""
+
+
+def test_without_assertions_nothing_changes(tmp_path: Path) -> None:
+    clip = draw_video(tmp_path / "clip.mp4", frames=3, rate=10)
+    run = subprocess.run([sys.executable, "-O", "-c", OPTIMISED, clip], capture_output=True, text=True)
+    assert json.loads(run.stdout) == [["ok", "carried", "carried"], ["invalid", "skipped", "skipped"]], run.stderr

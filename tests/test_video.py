@@ -92,9 +92,9 @@ def test_a_slow_vlm_gets_every_asked_frame_and_memory_stays_bounded(tmp_path: Pa
     held = []
 
     class Watched(FakeDetector):
-        def detect(self, frames):
+        def detect(self, frames, *, follow=True):
             held.append(len(process._stream._waiting))
-            return super().detect(frames)
+            return super().detect(frames, follow=follow)
 
     process = hazardlens.process(
         clip, pipeline={"schema": "hazard", "ask": {"every_s": 0.5}}, detector=Watched(), vlm=FakeVlm(latency_s=0.05)
@@ -296,7 +296,7 @@ from pathlib import Path
 import hazardlens, time
 from hazardlens.testing import FakeDetector, FakeVlm
 class Slow(FakeDetector):
-    def detect(self, frames):
+    def detect(self, frames, *, follow=True):
         time.sleep(0.02)
         return super().detect(frames)
 run = hazardlens.process(sys.argv[1], pipeline={"schema": "hazard"}, detector=Slow(), vlm=FakeVlm(), out=sys.argv[2])

@@ -107,6 +107,7 @@ class VideoRun(Iterator[FrameRecord]):
                 vlm=parts.vlm,
                 stages=self.summary.stages,
                 keep_pixels=any(output.needs_pixels for output in self._outputs),
+                follow=not self._reader.is_still,
             )
         except HazardlensError:
             self._reader.close()

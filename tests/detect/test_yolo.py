@@ -163,3 +163,12 @@ def test_arrays_that_do_not_fit_together_are_refused(change: dict) -> None:
     assert len(Detections(**good)) == 2
     with pytest.raises(ValueError, match="expected"):
         Detections(**{**good, **change})
+
+
+def test_a_still_picture_is_not_tracked_and_keeps_what_a_tracker_would_leave_out(real_weights: Path) -> None:
+    detector = YoloDetector(real_weights)
+    (followed,) = detector.detect(frames(bus(), 1, "bus"))
+    (still,) = detector.detect(frames(bus(), 1, "bus"), follow=False)
+    assert None not in followed.track_id
+    assert still.track_id == (None,) * 5
+    assert len(followed) < len(still)

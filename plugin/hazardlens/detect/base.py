@@ -82,10 +82,14 @@ class Detector(ABC):
     class_names: dict[int, str]
 
     @abstractmethod
-    def detect(self, frames: Sequence[Frame]) -> list[Detections]:
+    def detect(self, frames: Sequence[Frame], *, follow: bool = True) -> list[Detections]:
         """Find objects on consecutive frames of one source; one `Detections` per frame.
 
         Track ids are stable within a source and never shared between sources.
+
+        Args:
+            frames: Consecutive frames of one source.
+            follow: Whether objects are to be followed, which makes no sense on a still picture.
 
         Raises:
             DetectionError: If the detector fails.

@@ -69,24 +69,21 @@ class YoloDetector(Detector):
             "verbose": False,
             "save": False,
         }
-        if track:
-            self._arguments["persist"] = True
-        if track and tracker is not None:
-            self._arguments["tracker"] = tracker
+        self._tracking = {} if tracker is None else {"tracker": tracker}
         self._source: str | None = None
         self._trackers: dict[str, tuple[list[Any], int]] = {}
 
-    def detect(self, frames: Sequence[Frame]) -> list[Detections]:
-        """Find and follow objects on consecutive frames of one source.
+    def detect(self, frames: Sequence[Frame], *, follow: bool = True) -> list[Detections]:
+        """Find and follow objects on consecutive frames of one source; what the tracker has no track for is left out.
 
         Raises:
             DetectionError: If the model fails; the message names the frame.
         """
         images = [np.ascontiguousarray(frame.image) for frame in frames]
         try:
-            if self._track:
+            if self._track and follow:
                 self._switch_to(frames[0].source)
-                results = self._model.track(images, **self._arguments)
+                results = self._model.track(images, persist=True, **self._tracking, **self._arguments)
             else:
                 results = self._model.predict(images, **self._arguments)
         except (RuntimeError, ValueError, FileNotFoundError, ModuleNotFoundError) as error:

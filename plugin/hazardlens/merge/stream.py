@@ -58,6 +58,7 @@ class FrameStream:
         vlm: The VLM, or None.
         stages: Gets the time spent per stage.
         keep_pixels: Whether outcomes must carry the pixels of every frame.
+        follow: Whether objects are followed from frame to frame.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class FrameStream:
         vlm: Vlm | None,
         stages: Stages,
         keep_pixels: bool,
+        follow: bool = True,
     ) -> None:
         self._pipeline = pipeline
         self._schema = schema
@@ -76,6 +78,7 @@ class FrameStream:
         self._vlm = vlm
         self._stages = stages
         self._keep_pixels = keep_pixels
+        self._follow = follow
         self._policy = AskPolicy(pipeline.ask, pipeline.zones)
         self._joiner = Joiner(schema=schema, rules=pipeline.rules, zones=pipeline.zones, max_age_s=pipeline.max_age_s)
         self._lane = Lane(vlm) if vlm is not None else None
@@ -106,7 +109,7 @@ class FrameStream:
     def _while_reading(self, frames: Iterator[Frame]) -> Iterator[Outcome]:
         while batch := self._read(frames):
             with self._stages.stage("detect"):
-                found = self._detector.detect(batch)
+                found = self._detector.detect(batch, follow=self._follow)
             for frame, detections in zip(batch, found, strict=True):
                 with self._stages.stage("ask"):
                     self._enqueue(frame, detections)

@@ -40,7 +40,7 @@ class FakeDetector(Detector):
         self.class_names = dict(enumerate(class_names))
         self._confidence = confidence
 
-    def detect(self, frames: Sequence[Frame]) -> list[Detections]:
+    def detect(self, frames: Sequence[Frame], *, follow: bool = True) -> list[Detections]:
         """One `Detections` per frame, as the function says."""
         return [self._detect(frame) for frame in frames]
 
