@@ -1,5 +1,6 @@
 """A video in, records out: through the whole of the product, with fakes for detector and VLM."""
 
+import gc
 import json
 import os
 import signal
@@ -93,7 +94,7 @@ def test_a_slow_vlm_gets_every_asked_frame_and_memory_stays_bounded(tmp_path: Pa
 
     class Watched(FakeDetector):
         def detect(self, frames, *, follow=True):
-            held.append(len(process._stream._waiting))
+            held.append(len(process._work.stream._waiting))
             return super().detect(frames, follow=follow)
 
     process = hazardlens.process(
@@ -305,6 +306,48 @@ for record in run:
 """
 
 
+def test_a_run_that_nobody_holds_any_more_is_ended(clip: Path, tmp_path: Path) -> None:
+    before = threading.active_count()
+    for record in hazardlens.process(
+        clip, pipeline={"schema": "hazard"}, detector=FakeDetector(), vlm=FakeVlm(), out=tmp_path / "out"
+    ):
+        if record.frame == 10:
+            break
+    gc.collect()
+    assert threading.active_count() == before
+    assert [r["frame"] for r in read_records(tmp_path / "out" / "clip")] == list(range(11))
+    assert read_summary(tmp_path / "out" / "clip")["reason"] == "ended before the video did"
+
+
+LIMITED = """
+import resource, signal, sys
+import hazardlens
+from hazardlens.testing import FakeDetector, FakeVlm
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), int(sys.argv[3])))
+try:
+    list(hazardlens.process(
+        sys.argv[1], pipeline={"schema": "hazard"}, detector=FakeDetector(), vlm=FakeVlm(), out=sys.argv[2]))
+except hazardlens.OutputError as error:
+    sys.exit(str(error))
+"""
+
+
+@pytest.mark.parametrize("limit_bytes", [60_000, 200_000])
+def test_a_full_disk_leaves_whole_lines_and_a_playable_video(tmp_path: Path, limit_bytes: int) -> None:
+    clip = draw_video(tmp_path / "clip.mp4", frames=600, rate=10, size_wh=(320, 240))
+    command = [sys.executable, "-c", LIMITED, clip, tmp_path / "out", str(limit_bytes)]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert run.returncode == 1
+    assert str(tmp_path / "out") in run.stderr
+    records = read_records(tmp_path / "out" / "clip")
+    assert [record["frame"] for record in records] == list(range(len(records)))
+    assert 20 < len(records) < 600
+    with VideoFile(tmp_path / "out" / "clip" / "annotated.mp4") as video:
+        assert sum(1 for _ in video) > 20
+    assert not read_summary(tmp_path / "out" / "clip")["complete"]
+
+
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
 def test_interrupted_runs_leave_whole_lines_and_a_playable_video(tmp_path: Path, ending: signal.Signals) -> None:
     clip = draw_video(tmp_path / "clip.mp4", frames=2000, rate=20)
@@ -327,7 +370,7 @@ def test_interrupted_runs_leave_whole_lines_and_a_playable_video(tmp_path: Path,
         shown = sum(1 for _ in video)
     if ending == signal.SIGINT:
         assert shown == len(records)
-        assert read_summary(tmp_path / "out" / "clip")["reason"].startswith("KeyboardInterrupt")
+        assert not read_summary(tmp_path / "out" / "clip")["complete"]
     else:
         assert shown > 20
 

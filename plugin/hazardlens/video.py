@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import logging
+import weakref
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
 from hazardlens.detect.base import Detector
-from hazardlens.errors import HazardlensError, OutputError
 from hazardlens.frames.file import VideoFile
 from hazardlens.merge.stream import FrameStream
-from hazardlens.outputs.annotated import AnnotatedPicture, AnnotatedVideo
-from hazardlens.outputs.base import Output
-from hazardlens.outputs.folder import PICTURE, RECORDS, SUMMARY, VIDEO, IfExists, VideoFolder, folders, to_do
-from hazardlens.outputs.records import RecordsFile
-from hazardlens.outputs.summary import Summary, write_summary
-from hazardlens.outputs.trace import Trace
+from hazardlens.outputs.folder import IfExists, VideoFolder, folders, to_do
+from hazardlens.outputs.results import Results
+from hazardlens.outputs.summary import Summary
 from hazardlens.parts import Parts, PipelineSource, SchemaSource, assemble
 from hazardlens.record import FrameRecord
 from hazardlens.vlm.base import Vlm
-
-_log = logging.getLogger(__name__)
 
 
 def process(
@@ -72,17 +67,14 @@ def process(
 class VideoRun(Iterator[FrameRecord]):
     """One video being processed: iterate it for the records, in order.
 
-    It ends by itself when the video does. `close`, or leaving a `with` block, ends it early: threads and files are
-    released and what was written is whole.
+    It ends by itself when the video does. It ends early by `close`, by leaving a `with` block, when nobody holds it any
+    more, or when the program ends: threads and files are released and what was written is whole.
 
     Args:
         parts: What processes the frames.
         video: The video, or a picture.
         folder: Where results go, or None.
         trace: Where traces go, or None.
-
-    Attributes:
-        summary: Counts so far.
 
     Raises:
         VideoError: If it is no readable video.
@@ -92,74 +84,59 @@ class VideoRun(Iterator[FrameRecord]):
     def __init__(
         self, parts: Parts, video: str | Path, *, folder: VideoFolder | None = None, trace: Path | None = None
     ) -> None:
-        self._parts = parts
-        self._reader = VideoFile(video)
-        self._folder = folder
-        self._outputs: list[Output] = []
-        self._closed = False
-        self.summary = Summary(source=self._reader.name, schema=parts.schema, setup=parts.setup())
+        reader = VideoFile(video)
         try:
-            self._open_outputs(trace)
-            self._stream = FrameStream(
-                pipeline=parts.pipeline,
-                schema=parts.schema,
-                detector=parts.detector,
-                vlm=parts.vlm,
-                stages=self.summary.stages,
-                keep_pixels=any(output.needs_pixels for output in self._outputs),
-                follow=not self._reader.is_still,
-            )
-        except HazardlensError:
-            self._reader.close()
-            self._close_outputs(complete=False)
+            results = Results(parts.schema, parts.setup(), reader, pipeline=parts.pipeline, folder=folder, trace=trace)
+        except BaseException:
+            reader.close()
             raise
-        self._outcomes = self._stream.outcomes(self._reader)
+        stream = FrameStream(
+            pipeline=parts.pipeline,
+            schema=parts.schema,
+            detector=parts.detector,
+            vlm=parts.vlm,
+            stages=results.summary.stages,
+            keep_pixels=results.needs_pixels,
+            follow=not reader.is_still,
+        )
+        self._work = _Work(reader=reader, stream=stream, results=results, detector=parts.detector)
+        self._outcomes = stream.outcomes(reader)
+        self._end_early = weakref.finalize(self, self._work.finish, complete=False, reason="ended before the video did")
 
-    def _open_outputs(self, trace: Path | None) -> None:
-        if self._folder is not None:
-            self._folder.clear()
-            self._outputs.append(RecordsFile(self._folder.path / RECORDS))
-            if self._parts.pipeline.video:
-                self._outputs.append(self._annotated(self._folder.path))
-        if trace is not None:
-            self._outputs.append(Trace(trace))
-
-    def _annotated(self, folder: Path) -> Output:
-        schema = self._parts.schema
-        if self._reader.is_still:
-            return AnnotatedPicture(folder / PICTURE, source=self._reader, schema=schema)
-        return AnnotatedVideo(folder / VIDEO, source=self._reader, schema=schema, crf=self._parts.pipeline.video_crf)
+    @property
+    def summary(self) -> Summary:
+        """Counts so far."""
+        return self._work.results.summary
 
     @property
     def frames_expected(self) -> int | None:
         """Frames that the video's header promises, or None."""
-        return self._reader.account().expected
+        return self._work.reader.account().expected
 
     @property
     def questions_waiting(self) -> int:
         """Questions waiting or being answered now."""
-        return self._stream.questions_waiting
+        return self._work.stream.questions_waiting
 
     def __next__(self) -> FrameRecord:
-        if self._closed:
+        if not self._end_early.alive:
             raise StopIteration
         try:
             outcome = next(self._outcomes)
-            with self.summary.stages.stage("write"):
-                for output in self._outputs:
-                    output.write(outcome)
+            self._work.results.write(outcome)
         except StopIteration:
-            self._finish(complete=True)
+            self._end_early.detach()
+            self._work.finish(complete=True)
             raise
         except BaseException as error:
-            self._finish(complete=False, reason=f"{type(error).__name__}: {error}".rstrip(": "))
+            self._end_early.detach()
+            self._work.finish(complete=False, reason=f"{type(error).__name__}: {error}".rstrip(": "))
             raise
-        self.summary.add(outcome)
         return outcome.record
 
     def close(self) -> None:
         """End early, if it has not ended; may be called twice."""
-        self._finish(complete=False, reason="ended before the video did")
+        self._end_early()
 
     def __enter__(self) -> Self:
         return self
@@ -169,38 +146,19 @@ class VideoRun(Iterator[FrameRecord]):
     ) -> None:
         self.close()
 
-    def _finish(self, *, complete: bool, reason: str | None = None) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        self._stream.close()
-        self._reader.close()
-        self._parts.detector.forget(self._reader.name)
-        self.summary.account = self._reader.account()
-        try:
-            self._close_outputs(complete=complete)
-        except OutputError as error:
-            self._write_summary(complete=False, reason=str(error))
-            raise
-        self._write_summary(complete=complete, reason=reason)
 
-    def _close_outputs(self, *, complete: bool) -> None:
-        """Close all of them; the first error is raised once the others are closed."""
-        failures: list[OutputError] = []
-        for output in self._outputs:
-            try:
-                output.close(complete=complete)
-            except OutputError as error:
-                failures.append(error)
-        if failures:
-            raise failures[0]
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class _Work:
+    """What a run holds open, apart from the run itself, so that it can be ended when the run is gone."""
 
-    def _write_summary(self, *, complete: bool, reason: str | None) -> None:
-        if self._folder is None:
-            return
-        try:
-            write_summary(self._folder.path / SUMMARY, self.summary.to_dict(complete=complete, reason=reason))
-        except OutputError as error:
-            if complete:
-                raise
-            _log.warning("%s", error)
+    reader: VideoFile
+    stream: FrameStream
+    results: Results
+    detector: Detector
+
+    def finish(self, *, complete: bool, reason: str | None = None) -> None:
+        """Release threads and files; call it once."""
+        self.stream.close()
+        self.reader.close()
+        self.detector.forget(self.reader.name)
+        self.results.close(self.reader.account(), complete=complete, reason=reason)
