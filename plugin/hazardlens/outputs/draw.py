@@ -16,6 +16,7 @@ _Colour = tuple[int, int, int]
 
 _UNKNOWN_BGR: _Colour = (150, 150, 150)
 _RANK_BGR: tuple[_Colour, ...] = ((96, 174, 39), (0, 200, 240), (0, 140, 255), (40, 40, 230), (180, 20, 160))
+_NOTE_LINES = 4
 _INK_BGR: _Colour = (255, 255, 255)
 
 
@@ -57,8 +58,9 @@ class Painter:
         state = f"{record.time_s:.2f} s   {headline(record, self._verdict(record.fields))}"
         lines = [_letters(state, round(1.2 * self._letters_px))]
         notes = (record.fields or {}).get("notes")
-        if isinstance(notes, str) and notes:
-            lines.insert(0, _letters(notes, self._letters_px))
+        if isinstance(notes, str):
+            wrapped = _wrapped(notes, self._letters_px, image.shape[1])
+            lines[:0] = [_letters(line, self._letters_px) for line in wrapped]
         colour = self._colour(record.fields)
         bottom = image.shape[0] - 2 * self._line_px
         top = max(0, bottom - sum(line.shape[0] for line in lines))
@@ -92,6 +94,20 @@ def headline(record: FrameRecord, verdict: str) -> str:
     if vlm.status == "carried":
         return f"{verdict}   ({vlm.age_s:.1f} s old)"
     return f"no answer: {vlm.status}" + (f", {vlm.reason}" if vlm.reason else "")
+
+
+@lru_cache(maxsize=64)
+def _wrapped(text: str, size_px: int, width_px: int) -> tuple[str, ...]:
+    """Text broken into lines that fit into `width_px`, `_NOTE_LINES` at most."""
+    font = ImageFont.load_default(size=size_px)
+    lines: list[str] = []
+    for word in text.split():
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and font.getlength(longer) <= width_px - size_px:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return tuple(lines[:_NOTE_LINES])
 
 
 @lru_cache(maxsize=1024)
