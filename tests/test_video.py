@@ -9,10 +9,12 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import jsonschema
 import pytest
 from PIL import Image
+from pydantic import BaseModel, ConfigDict, Field
 
 import hazardlens
 from hazardlens.errors import DetectionError, OutputExistsError, SchemaError, VideoError
@@ -93,9 +95,9 @@ def test_a_slow_vlm_gets_every_asked_frame_and_memory_stays_bounded(tmp_path: Pa
     held = []
 
     class Watched(FakeDetector):
-        def detect(self, frames, *, follow=True):
+        def detect(self, frames, *, stream=None):
             held.append(len(process._work.stream._waiting))
-            return super().detect(frames, follow=follow)
+            return super().detect(frames, stream=stream)
 
     process = hazardlens.process(
         clip, pipeline={"schema": "hazard", "ask": {"every_s": 0.5}}, detector=Watched(), vlm=FakeVlm(latency_s=0.05)
@@ -212,6 +214,54 @@ def test_names_are_kept_as_they_are(tmp_path: Path, name: str) -> None:
     assert read_records(tmp_path / "out" / Path(name).stem)[0]["source"] == name
 
 
+def test_names_and_answers_that_are_not_utf_8_lose_nothing(tmp_path: Path) -> None:
+    clip = draw_video(tmp_path / "plain.mp4", frames=3, rate=10)
+    odd = clip.rename(tmp_path / os.fsdecode(b"caf\xe9.mp4"))
+    run(odd, vlm=FunctionVlm(lambda q: '{"notes": "\ud800"}'), out=tmp_path / "out", trace=tmp_path / "trace")
+    (folder,) = (tmp_path / "out").iterdir()
+    records = read_records(folder)
+    assert len(records) == 3
+    assert records[0]["source"] == "caf\\udce9.mp4"
+    assert records[0]["vlm"]["status"] == "invalid"
+
+
+class Odd(BaseModel):
+    """An optional choice, a choice of numbers, and a choice that means something else for an object."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    class Item(BaseModel):
+        """One object."""
+
+        model_config = ConfigDict(extra="forbid")
+        id: int = Field(ge=0, le=100)
+        severity: Literal["minor", "major"]
+
+    level: Literal[1, 2, 3]
+    severity: Literal["low", "high"] | None
+    detections: list[Item] = Field(max_length=20)
+
+
+def test_a_pydantic_class_with_optional_numeric_and_differing_choices(clip: Path, tmp_path: Path) -> None:
+    def answer(question: Question) -> dict:
+        items = [{"id": i, "severity": "major"} for i in range(question.asked)]
+        return {"level": 2, "severity": None, "detections": items}
+
+    run(clip, schema=Odd, vlm=FunctionVlm(answer), out=tmp_path / "out")
+    first = read_records(tmp_path / "out" / "clip")[0]
+    assert first["fields"] == {"level": 2, "severity": None}
+    assert [entry["fields"] for entry in first["detections"]] == [{"severity": "major"}] * 2
+
+
+def test_a_detector_that_fails_in_an_unforeseen_way_loses_no_finished_frame(clip: Path, tmp_path: Path) -> None:
+    def boxes(frame: Frame) -> list:
+        return [][frame.index - 19] if frame.index == 20 else []
+
+    with pytest.raises(IndexError):
+        run(clip, detector=FakeDetector(boxes), settings={"detector": {"batch": 1}}, out=tmp_path / "out")
+    assert [r["frame"] for r in read_records(tmp_path / "out" / "clip")] == list(range(20))
+
+
 def test_bad_input_writes_nothing(tmp_path: Path) -> None:
     (tmp_path / "text.mp4").write_text("not a video")
     with pytest.raises(VideoError, match=r"text\.mp4"):
@@ -276,13 +326,13 @@ def test_a_detector_that_fails_ends_the_run_with_what_was_done(clip: Path, tmp_p
 
 def test_the_trace_holds_picture_prompt_and_answer_of_every_question(clip: Path, tmp_path: Path) -> None:
     run(clip, trace=tmp_path / "trace")
-    said = sorted((tmp_path / "trace").glob("*.answer.json"))
+    said = sorted((tmp_path / "trace" / "clip").glob("*.answer.json"))
     assert [path.name[:12] for path in said] == [f"frame_{k:06d}" for k in range(0, 50, 10)]
     answer = json.loads(said[1].read_text(encoding="utf-8"))
     assert (answer["frame"], answer["status"], answer["trigger"]) == (10, "ok", ["every"])
     assert "This is frame 10." in answer["raw"]
-    assert "person" in (tmp_path / "trace" / "frame_000010.prompt.txt").read_text(encoding="utf-8")
-    assert read_number(_bgr(tmp_path / "trace" / "frame_000010.png")) == 10
+    assert "person" in (tmp_path / "trace" / "clip" / "frame_000010.prompt.txt").read_text(encoding="utf-8")
+    assert read_number(_bgr(tmp_path / "trace" / "clip" / "frame_000010.png")) == 10
 
 
 def _bgr(path: Path):
@@ -297,9 +347,9 @@ from pathlib import Path
 import hazardlens, time
 from hazardlens.testing import FakeDetector, FakeVlm
 class Slow(FakeDetector):
-    def detect(self, frames, *, follow=True):
+    def detect(self, frames, *, stream=None):
         time.sleep(0.02)
-        return super().detect(frames)
+        return super().detect(frames, stream=stream)
 run = hazardlens.process(sys.argv[1], pipeline={"schema": "hazard"}, detector=Slow(), vlm=FakeVlm(), out=sys.argv[2])
 for record in run:
     print(record.frame, flush=True)
@@ -375,15 +425,25 @@ def test_interrupted_runs_leave_whole_lines_and_a_playable_video(tmp_path: Path,
         assert shown > 20
 
 
-def test_two_videos_with_one_detector_keep_their_tracks_apart(clip: Path) -> None:
-    forgotten = []
+def test_each_run_is_a_stream_of_its_own_and_is_forgotten(clip: Path, tmp_path: Path) -> None:
+    seen, forgotten = [], []
 
     class Remembering(FakeDetector):
-        def forget(self, source: str) -> None:
-            forgotten.append(source)
+        def detect(self, frames, *, stream=None):
+            seen.append(stream)
+            return super().detect(frames, stream=stream)
 
-    run(clip, detector=Remembering())
-    assert forgotten == ["clip.mp4"]
+        def forget(self, stream) -> None:
+            forgotten.append(stream)
+
+    detector = Remembering()
+    run(clip, detector=detector)
+    run(clip, detector=detector)
+    assert len(set(seen)) == 2
+    assert set(forgotten) == set(seen)
+    Image.fromarray(number_image(7)).save(tmp_path / "one.png")
+    run(tmp_path / "one.png", detector=detector)
+    assert seen[-1] is None
 
 
 def test_answers_do_not_hold_up_the_frames_before_them(clip: Path) -> None:

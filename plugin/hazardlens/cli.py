@@ -28,8 +28,8 @@ app = typer.Typer(
 schema_app = typer.Typer(help="Look at field schemas.", no_args_is_help=True)
 app.add_typer(schema_app, name="schema")
 
-_out = Console()
-_err = Console(stderr=True)
+_out = Console(emoji=False)
+_err = Console(stderr=True, emoji=False)
 
 
 def _version(wanted: bool) -> None:
@@ -83,6 +83,8 @@ def process(
     """
     from hazardlens.jobs import Job, run_jobs
 
+    if quiet:
+        logging.getLogger().setLevel(logging.ERROR)
     if overwrite and resume:
         raise InputError("--overwrite and --resume exclude each other", help="Give one of them.")
     job = Job(

@@ -29,7 +29,8 @@ def print_error(console: Console, error: HazardlensError) -> None:
 def quiet_libraries() -> None:
     """Keep the chatter of the libraries off standard output, which may carry JSON."""
     from transformers.utils import logging as transformers_logging
-    from ultralytics.utils import LOGGER
+
+    from hazardlens.detect.ultralytics_setup import LOGGER
 
     LOGGER.setLevel(logging.WARNING)
     for handler in LOGGER.handlers:
@@ -68,7 +69,7 @@ class RunProgress:
         """Count one record."""
         task = self._progress.tasks[0]
         if record.fields is not None:
-            self._last = ", ".join(self._run.summary.verdict(record.fields).values())
+            self._last = ", ".join(map(str, self._run.summary.verdict(record.fields).values()))
         rate = f"{task.speed:.0f} frames/s" if task.speed else ""
         state = f"{rate}  {self._run.questions_waiting} waiting  {self._last or headline(record, '')}"
         self._progress.update(self._task, advance=1, state=state)

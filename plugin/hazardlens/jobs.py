@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,10 @@ from hazardlens.errors import HazardlensError, InputError
 from hazardlens.frames.file import VideoFile
 from hazardlens.outputs.folder import IfExists, VideoFolder, folders, to_do
 from hazardlens.outputs.summary import Summary
-from hazardlens.parts import Parts, assemble
+from hazardlens.parts import Parts, load, settle
 from hazardlens.video import VideoRun
+
+_log = logging.getLogger(__name__)
 
 EXIT_OK, EXIT_FAILED, EXIT_INPUT, EXIT_PARTLY, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -30,7 +33,7 @@ class Job:
         out: Folder that gets a folder per video.
         if_exists: What to do with results that are there.
         trace: Folder for what the VLM was shown and said, or None.
-        parts: Arguments of `assemble`.
+        parts: Arguments of `settle`.
         quiet: Whether only errors are printed.
         as_json: Whether each video's summary is printed as a line of JSON.
     """
@@ -51,30 +54,35 @@ def run_jobs(job: Job, *, out: Console, err: Console) -> int:
         The exit code: the first of interrupted, failed, bad input, partly, done that applies.
     """
     quiet_libraries()
-    planned = folders(job.out, job.videos)
-    todo = to_do(planned, job.if_exists)
-    codes = [EXIT_OK]
+    settled = settle(**job.parts)
+    planned = folders(job.out, _readable(job.videos, codes := [EXIT_OK], err))
+    todo = to_do(planned, job.if_exists, settled.setup())
     if not job.quiet:
         for folder in planned:
             if folder not in todo:
                 err.print(f"{folder.video}: finished before, skipped", markup=False, highlight=False)
-    readable = []
-    for folder in todo:
-        try:
-            VideoFile(folder.video).close()
-        except InputError as error:
-            print_error(err, error)
-            codes.append(error.exit_code)
-        else:
-            readable.append(folder)
     try:
-        if readable:
-            parts = assemble(**job.parts)
-            codes += [_run(job, parts, folder, out=out, err=err) for folder in readable]
+        if todo:
+            parts = load(settled)
+            codes += [_run(job, parts, folder, out=out, err=err) for folder in todo]
     except KeyboardInterrupt:
         err.print("interrupted; what was written is whole, --resume goes on", markup=False)
         return EXIT_INTERRUPTED
     return next((code for code in (EXIT_FAILED, EXIT_INPUT, EXIT_PARTLY) if code in codes), EXIT_OK)
+
+
+def _readable(videos: Sequence[Path], codes: list[int], err: Console) -> list[Path]:
+    """The videos that can be opened; the others are named, and their exit code is added to `codes`."""
+    readable = []
+    for video in videos:
+        try:
+            VideoFile(video).close()
+        except InputError as error:
+            print_error(err, error)
+            codes.append(error.exit_code)
+        else:
+            readable.append(video)
+    return readable
 
 
 def _run(job: Job, parts: Parts, folder: VideoFolder, *, out: Console, err: Console) -> int:
@@ -89,9 +97,12 @@ def _run(job: Job, parts: Parts, folder: VideoFolder, *, out: Console, err: Cons
     except HazardlensError as error:
         print_error(err, error)
         return error.exit_code
+    except Exception:  # noqa: BLE001 - one video that fails must not keep the others from being processed
+        _log.exception("%s: failed in a way that nobody has foreseen; please report it", folder.video)
+        return EXIT_FAILED
     if job.as_json:
-        line = run.summary.to_dict(complete=True)
-        out.print(json.dumps({**line, "folder": str(folder.path)}, ensure_ascii=False), markup=False, soft_wrap=True)
+        line = {**run.summary.to_dict(complete=True), "folder": str(folder.path)}
+        out.file.write(json.dumps(line) + "\n")  # plain, since rich would colour and wrap it
     elif not job.quiet:
         print_run(out, run.summary, folder)
     return _verdict(run.summary)

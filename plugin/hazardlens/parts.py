@@ -1,4 +1,4 @@
-"""Puts a pipeline's parts together: schema, detector and VLM, loaded once and checked against each other."""
+"""Puts a pipeline's parts together: schema, detector and VLM, checked against each other and loaded once."""
 
 from __future__ import annotations
 
@@ -20,6 +20,34 @@ SchemaSource = str | Path | Mapping[str, Any] | type | FieldSchema
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Settled:
+    """What a run will be made of.
+
+    Attributes:
+        pipeline: The pipeline, checked against the schema.
+        schema: Its field schema.
+        detector: A detector that is there already, or None to load the pipeline's.
+        vlm: A VLM that is there already, or None to load the pipeline's, if it has one.
+    """
+
+    pipeline: Pipeline
+    schema: FieldSchema
+    detector: Detector | None
+    vlm: Vlm | None
+
+    def setup(self) -> dict[str, Any]:
+        """All that decides what a run's results say, as plain JSON types."""
+        settings = self.pipeline
+        return {
+            "detector": self.detector.name if self.detector else settings.detector.weights,
+            "vlm": self.vlm.name if self.vlm else settings.vlm.model if settings.vlm else None,
+            "schema": self.schema.name,
+            "schema_document": self.schema.document,
+            "pipeline": settings.model_dump(mode="json", by_alias=True),
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Parts:
     """What processes frames.
 
@@ -28,22 +56,68 @@ class Parts:
         schema: Its field schema.
         detector: The detector.
         vlm: The VLM, or None for detections only.
+        setup: All that decides what the results say, as plain JSON types.
     """
 
     pipeline: Pipeline
     schema: FieldSchema
     detector: Detector
     vlm: Vlm | None
+    setup: dict[str, Any]
 
-    def setup(self) -> dict[str, Any]:
-        """What a run is made of, as plain JSON types, for its summary."""
-        return {
-            "detector": self.detector.name,
-            "vlm": self.vlm.name if self.vlm else None,
-            "enforced": self.vlm.enforced if self.vlm else None,
-            "schema": self.schema.name,
-            "pipeline": self.pipeline.model_dump(mode="json", by_alias=True),
-        }
+
+def settle(
+    pipeline: PipelineSource = "site",
+    *,
+    detector: str | Path | Detector | None = None,
+    vlm: str | Path | Vlm | Literal["none"] | None = None,
+    schema: SchemaSource | None = None,
+    every: float | str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> Settled:
+    """Settle what a run will be made of, without loading any weights.
+
+    Args:
+        pipeline: Where to start from.
+        detector: Weights or a detector, in place of the pipeline's.
+        vlm: Hub name, folder or a VLM, in place of the pipeline's; `none` for detections only.
+        schema: A field schema, in place of the pipeline's.
+        every: Seconds of video time between questions (or `"1s"`, `"500ms"`), in place of the pipeline's.
+        overrides: More settings to change, by dotted place, as `Pipeline.with_overrides` takes them.
+
+    Raises:
+        PipelineError: If the pipeline is malformed, or does not fit the schema.
+        SchemaError: If the schema cannot be held.
+    """
+    settings = Pipeline.load(pipeline).with_overrides(_overrides(detector, vlm, schema, every, overrides or {}))
+    fields = schema if isinstance(schema, FieldSchema) else FieldSchema.load(schema or settings.field_schema)
+    settings.check(fields, None)
+    if isinstance(vlm, Vlm):
+        settings.check_asks()
+    return Settled(
+        pipeline=settings,
+        schema=fields,
+        detector=detector if isinstance(detector, Detector) else None,
+        vlm=vlm if isinstance(vlm, Vlm) else None,
+    )
+
+
+def load(settled: Settled) -> Parts:
+    """Load detector and VLM, the cheaper one first.
+
+    Raises:
+        PipelineError: If the pipeline does not fit the detector's classes.
+        SchemaError: If the schema does not fit the VLM or the number of objects asked about.
+        WeightsError: If detector or VLM cannot be loaded.
+    """
+    settings, fields = settled.pipeline, settled.schema
+    detector = settled.detector or _detector(settings)
+    settings.check(fields, detector.class_names.values())
+    vlm = settled.vlm or _vlm(settings.vlm)
+    if vlm is not None:
+        for objects in (0, settings.max_objects):
+            vlm.prepare(fields.ground(objects))
+    return Parts(pipeline=settings, schema=fields, detector=detector, vlm=vlm, setup=settled.setup())
 
 
 def assemble(
@@ -55,31 +129,8 @@ def assemble(
     every: float | str | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> Parts:
-    """Load a pipeline's parts, the cheap ones first.
-
-    Args:
-        pipeline: Where to start from.
-        detector: Weights or a detector, in place of the pipeline's.
-        vlm: Hub name, folder or a VLM, in place of the pipeline's; `none` for detections only.
-        schema: A field schema, in place of the pipeline's.
-        every: Seconds of video time between questions (or `"1s"`, `"500ms"`), in place of the pipeline's.
-        overrides: More settings to change, by dotted place, as `Pipeline.with_overrides` takes them.
-
-    Raises:
-        PipelineError: If the pipeline is malformed, or does not fit schema or detector.
-        SchemaError: If the schema cannot be held.
-        WeightsError: If detector or VLM cannot be loaded.
-    """
-    settings = Pipeline.load(pipeline).with_overrides(_overrides(detector, vlm, schema, every, overrides or {}))
-    fields = schema if isinstance(schema, FieldSchema) else FieldSchema.load(schema or settings.field_schema)
-    settings.check(fields, None)
-    detects = detector if isinstance(detector, Detector) else _detector(settings)
-    settings.check(fields, detects.class_names.values())
-    answers = vlm if isinstance(vlm, Vlm) else _vlm(settings.vlm)
-    if answers is not None:
-        for objects in (0, settings.max_objects):
-            answers.prepare(fields.ground(objects))
-    return Parts(pipeline=settings, schema=fields, detector=detects, vlm=answers)
+    """Settle and load a run's parts; arguments and errors as of `settle` and `load`."""
+    return load(settle(pipeline, detector=detector, vlm=vlm, schema=schema, every=every, overrides=overrides))
 
 
 def _overrides(

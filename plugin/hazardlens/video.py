@@ -10,12 +10,13 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from hazardlens.detect.base import Detector
+from hazardlens.errors import OutputExistsError
 from hazardlens.frames.file import VideoFile
 from hazardlens.merge.stream import FrameStream
 from hazardlens.outputs.folder import IfExists, VideoFolder, folders, to_do
 from hazardlens.outputs.results import Results
 from hazardlens.outputs.summary import Summary
-from hazardlens.parts import Parts, PipelineSource, SchemaSource, assemble
+from hazardlens.parts import Parts, PipelineSource, SchemaSource, load, settle
 from hazardlens.record import FrameRecord
 from hazardlens.vlm.base import Vlm
 
@@ -48,20 +49,21 @@ def process(
         out: Folder that gets a folder of results for the video; None writes nothing.
         if_exists: What to do with results that are there: `refuse`, `overwrite` or `resume`. To resume a finished
             video is an error, since it has no records left to yield.
-        trace: Folder for what the VLM was shown and said; None writes none.
+        trace: Folder that gets a folder for what the VLM was shown and said about the video; None writes none.
 
     Raises:
         InputError: If video, pipeline or schema is at fault, or results are in the way.
         WeightsError: If detector or VLM cannot be loaded.
     """
-    folder = None
-    if out is not None:
-        (folder,) = folders(Path(out), [Path(video)])
-        if not to_do([folder], if_exists):
-            to_do([folder], "refuse")
     VideoFile(video).close()
-    parts = assemble(pipeline, detector=detector, vlm=vlm, schema=schema, every=every, overrides=overrides)
-    return VideoRun(parts, video, folder=folder, trace=Path(trace) if trace is not None else None)
+    settled = settle(pipeline, detector=detector, vlm=vlm, schema=schema, every=every, overrides=overrides)
+    (folder,) = folders(Path(out), [Path(video)]) if out is not None else (None,)
+    if folder is not None and not to_do([folder], if_exists, settled.setup()):
+        raise OutputExistsError(f"{folder.path} holds the finished results", help="There is nothing left to resume.")
+    named = folder or folders(Path(), [Path(video)])[0]
+    return VideoRun(
+        load(settled), video, folder=folder, trace=Path(trace) / named.path.name if trace is not None else None
+    )
 
 
 class VideoRun(Iterator[FrameRecord]):
@@ -86,7 +88,7 @@ class VideoRun(Iterator[FrameRecord]):
     ) -> None:
         reader = VideoFile(video)
         try:
-            results = Results(parts.schema, parts.setup(), reader, pipeline=parts.pipeline, folder=folder, trace=trace)
+            results = Results(parts.schema, parts.setup, reader, pipeline=parts.pipeline, folder=folder, trace=trace)
         except BaseException:
             reader.close()
             raise
@@ -99,7 +101,7 @@ class VideoRun(Iterator[FrameRecord]):
             keep_pixels=results.needs_pixels,
             follow=not reader.is_still,
         )
-        self._work = _Work(reader=reader, stream=stream, results=results, detector=parts.detector)
+        self._work = _Work(reader=reader, stream=stream, results=results)
         self._outcomes = stream.outcomes(reader)
         self._end_early = weakref.finalize(self, self._work.finish, complete=False, reason="ended before the video did")
 
@@ -154,11 +156,13 @@ class _Work:
     reader: VideoFile
     stream: FrameStream
     results: Results
-    detector: Detector
 
     def finish(self, *, complete: bool, reason: str | None = None) -> None:
-        """Release threads and files; call it once."""
-        self.stream.close()
-        self.reader.close()
-        self.detector.forget(self.reader.name)
-        self.results.close(self.reader.account(), complete=complete, reason=reason)
+        """Release threads and files; call it once. The results come first, for closing the VLM's lane may take time."""
+        try:
+            self.results.close(self.reader.account(), complete=complete, reason=reason)
+        finally:
+            try:
+                self.reader.close()
+            finally:
+                self.stream.close()

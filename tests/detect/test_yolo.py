@@ -1,5 +1,8 @@
 """The Ultralytics detector: random weights for what needs no content, real ones where they are at hand."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -60,27 +63,25 @@ def test_tracks_last_and_each_source_has_its_own(real_weights: Path, yard: Path)
     assert len(set.intersection(*map(set, seen[2:]))) >= 4
 
     mixed = YoloDetector(real_weights)
-    first = [ids(mixed, [frame]) for frame in a[:6]]
-    other = [ids(mixed, [frame]) for frame in frames(yard, 6, "b")]
-    second = [ids(mixed, [frame]) for frame in a[6:]]
-    assert first + second == seen
-    assert other == seen[:6]
+    both = [(ids(mixed, [frame], "a"), ids(mixed, [frame], "b")) for frame in a]
+    assert [first for first, _ in both] == seen
+    assert [second for _, second in both] == seen
 
     mixed.forget("a")
-    assert ids(mixed, [a[0]]) == seen[0]
+    assert ids(mixed, [a[0]], "a") == seen[0]
 
 
-def ids(detector: YoloDetector, given: list[Frame]) -> tuple[int | None, ...]:
-    (found,) = detector.detect(given)
+def ids(detector: YoloDetector, given: list[Frame], stream: str = "a") -> tuple[int | None, ...]:
+    (found,) = detector.detect(given, stream=stream)
     return found.track_id
 
 
 def test_a_batch_gives_what_single_frames_give(real_weights: Path, yard: Path) -> None:
     given = frames(yard, 6, "a")
     single = YoloDetector(real_weights)
-    one_by_one = [single.detect([frame])[0] for frame in given]
+    one_by_one = [single.detect([frame], stream=1)[0] for frame in given]
     batch = YoloDetector(real_weights)
-    by_three = [found for at in (0, 3) for found in batch.detect(given[at : at + 3])]
+    by_three = [found for at in (0, 3) for found in batch.detect(given[at : at + 3], stream=1)]
     assert [found.track_id for found in by_three] == [found.track_id for found in one_by_one]
     for a, b in zip(by_three, one_by_one, strict=True):
         assert np.allclose(a.boxes_xyxy_px, b.boxes_xyxy_px, atol=1.0)
@@ -93,9 +94,29 @@ def test_weights_of_torch_find_nothing_at_random(random_yolo: Path) -> None:
     assert detector.class_names[0] == "person"
 
 
-def test_a_device_that_is_not_there_is_a_clear_error(random_yolo: Path) -> None:
-    detector = YoloDetector(random_yolo, device="cuda:77")
-    with pytest.raises(DetectionError, match=r"frame 0 of bus"):
+@pytest.mark.parametrize(
+    "settings",
+    [{"device": "cuda:77"}, {"tracker": "no-such-tracker.yaml"}, {"tracker": "half.yaml"}, {"tracker": "odd.yaml"}],
+)
+def test_settings_that_cannot_work_are_found_before_the_first_frame(
+    random_yolo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "half.yaml").write_text("tracker_type: bytetrack\n")
+    (tmp_path / "odd.yaml").write_text("tracker_type: nonesuch\n")
+    with pytest.raises(WeightsError, match=r"random\.pt cannot run") as caught:
+        YoloDetector(random_yolo, image_size_px=64, **settings)
+    assert "tracker" in caught.value.help
+
+
+def test_a_detector_that_fails_names_the_frame(random_yolo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    detector = YoloDetector(random_yolo, image_size_px=64)
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(detector._model, "predict", fail)
+    with pytest.raises(DetectionError, match=r"frame 0 of bus: out of memory"):
         detector.detect(frames(bus(), 1, "bus"))
 
 
@@ -138,10 +159,24 @@ def test_a_class_that_the_model_does_not_have_is_an_error_with_the_nearest_names
     assert "person, car, truck" in caught.value.help
 
 
-def test_nothing_is_installed_behind_the_users_back() -> None:
-    from ultralytics.utils import AUTOINSTALL
+FIRST_IMPORT = """
+import sys
+{before}
+import hazardlens.console
+hazardlens.console.quiet_libraries()
+import hazardlens.detect.yolo
+import ultralytics.utils.checks, ultralytics.utils.events
+print(ultralytics.utils.AUTOINSTALL, ultralytics.utils.checks.AUTOINSTALL, ultralytics.utils.events.events.enabled)
+"""
 
-    assert AUTOINSTALL is False
+
+@pytest.mark.parametrize("before", ["", "import ultralytics"])
+def test_nothing_is_installed_or_sent_behind_the_users_back(before: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("YOLO_")}
+    run = subprocess.run(
+        [sys.executable, "-c", FIRST_IMPORT.format(before=before)], env=environment, capture_output=True, text=True
+    )
+    assert run.stdout.split() == ["False"] * 3, run.stderr
 
 
 @pytest.mark.parametrize(
@@ -167,8 +202,8 @@ def test_arrays_that_do_not_fit_together_are_refused(change: dict) -> None:
 
 def test_a_still_picture_is_not_tracked_and_keeps_what_a_tracker_would_leave_out(real_weights: Path) -> None:
     detector = YoloDetector(real_weights)
-    (followed,) = detector.detect(frames(bus(), 1, "bus"))
-    (still,) = detector.detect(frames(bus(), 1, "bus"), follow=False)
+    (followed,) = detector.detect(frames(bus(), 1, "bus"), stream="bus")
+    (still,) = detector.detect(frames(bus(), 1, "bus"))
     assert None not in followed.track_id
     assert still.track_id == (None,) * 5
     assert len(followed) < len(still)

@@ -343,7 +343,6 @@ def test_leaving_midway_ends_the_thread(tmp_path, way):
     path = draw_video(tmp_path / "long.mp4", frames=200)
     reader = VideoFile(path, ahead=3)
     assert path.resolve() in open_files()
-    began = time.monotonic()
     if way == "close":
         frames = iter(reader)
         next(frames)
@@ -362,7 +361,6 @@ def test_leaving_midway_ends_the_thread(tmp_path, way):
     reader.close()
     reader.close()
     assert threads() == []
-    assert time.monotonic() - began < 2
     assert not reader.account().ended_early
     assert path.resolve() not in open_files()
     with pytest.raises(RuntimeError, match="open it again"):

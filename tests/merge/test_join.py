@@ -257,11 +257,18 @@ def _at(document, pointer):
 
 
 @pytest.mark.parametrize(
-    ("time_s", "status", "age_s"),
-    [(9.0, "carried", 0.0), (8.0, "carried", 0.0), (7.9, "skipped", None), (0.0, "skipped", None)],
+    ("max_age_s", "time_s", "status", "age_s"),
+    [
+        (60.0, 9.1, "carried", 0.0),
+        (60.0, 9.0, "carried", 0.0),
+        (60.0, 8.9, "skipped", None),
+        (60.0, 0.0, "skipped", None),
+        (0.5, 9.5, "carried", 0.0),
+        (0.5, 9.4, "skipped", None),
+    ],
 )
-def test_a_restart_of_the_source_drops_the_memory(time_s, status, age_s):
-    joiner = _joiner(max_age_s=2.0)
+def test_a_restart_of_the_source_drops_the_memory(max_age_s, time_s, status, age_s):
+    joiner = _joiner(max_age_s=max_age_s)
     _ask(joiner, 0, 10.0, (1,), _ok("low", "low"))
     record = _pass(joiner, 1, time_s, 1)
     assert (record.vlm.status, record.vlm.age_s) == (status, age_s)

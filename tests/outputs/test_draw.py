@@ -1,7 +1,11 @@
 """What is drawn: a verdict has the colour of its rank, and what is unknown is grey."""
 
+from dataclasses import replace
+from typing import Literal
+
 import numpy as np
 import pytest
+from pydantic import BaseModel
 
 from hazardlens.outputs.draw import _RANK_BGR, _UNKNOWN_BGR, Painter, headline
 from hazardlens.record import DetectionRecord, FrameRecord, VlmState
@@ -46,6 +50,36 @@ def test_box_and_footer_have_the_colour_of_the_rank(fields: dict | None, status:
     image = Painter(SCHEMA, (320, 240)).draw(np.zeros((240, 320, 3), np.uint8), record(fields, state))
     assert tuple(image[130, 100]) == colour
     assert tuple(image[239, 5]) == colour
+
+
+class Thing(BaseModel):
+    id: int
+    severity: Literal["minor", "major"] | None
+
+
+class Site(BaseModel):
+    severity: Literal["low", "medium", "high"] | None
+    detections: list[Thing]
+
+
+@pytest.mark.parametrize(
+    ("own", "frame", "colours"),
+    [
+        ("major", "low", (_RANK_BGR[4], _RANK_BGR[0])),
+        ("minor", "medium", (_RANK_BGR[0], _RANK_BGR[2])),
+        (None, "high", (_UNKNOWN_BGR, _RANK_BGR[4])),
+        ("major", None, (_RANK_BGR[4], _UNKNOWN_BGR)),
+        ("low", "minor", (_UNKNOWN_BGR, _UNKNOWN_BGR)),
+    ],
+)
+def test_each_scope_has_its_own_ranks_and_what_has_none_is_grey(
+    own: str | None, frame: str | None, colours: tuple
+) -> None:
+    schema = FieldSchema.load(Site)
+    made = record({"hazard": "none", "severity": frame}, VlmState(status="ok"))
+    made = replace(made, detections=(replace(made.detections[0], fields={"severity": own}),))
+    image = Painter(schema, (320, 240)).draw(np.zeros((240, 320, 3), np.uint8), made)
+    assert (tuple(image[130, 100]), tuple(image[239, 5])) == colours
 
 
 @pytest.mark.parametrize("size_wh", [(320, 240), (33, 17), (1, 1), (2000, 90)])

@@ -5,44 +5,87 @@ from pathlib import Path
 
 import pytest
 
-from hazardlens.errors import OutputError, OutputExistsError
-from hazardlens.outputs.folder import RECORDS, SUMMARY, VideoFolder, folders, to_do
+from hazardlens.errors import InputError, OutputError, OutputExistsError
+from hazardlens.outputs.folder import RECORDS, SUMMARY, VideoFolder, folders, identity, to_do
+
+SETUP = {"detector": "d", "pipeline": {"ask": [1, 2]}}
 
 
-def finished(folder: VideoFolder, *, complete: bool = True, source: str | None = None) -> None:
+@pytest.fixture
+def videos(tmp_path: Path) -> list[Path]:
+    paths = [tmp_path / "a" / "site.mp4", tmp_path / "b" / "site.mp4", tmp_path / "b" / "other.mp4"]
+    for path in paths:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(str(path))
+    return paths
+
+
+def finish(folder: VideoFolder, *, complete: bool = True, setup: dict = SETUP) -> None:
     folder.path.mkdir(parents=True)
     (folder.path / RECORDS).write_text("")
-    told = {"complete": complete, "source": source or folder.video.name}
+    told = {"complete": complete, "video": identity(folder.video), **setup}
     (folder.path / SUMMARY).write_text(json.dumps(told))
 
 
-def test_videos_of_the_same_name_get_folders_of_their_own(tmp_path: Path) -> None:
-    videos = [Path("a/site.mp4"), Path("b/site.mp4"), Path("b/other.mp4")]
-    planned = folders(tmp_path, videos)
+def test_videos_of_the_same_name_get_folders_of_their_own(videos: list[Path], tmp_path: Path) -> None:
+    planned = folders(tmp_path / "out", videos)
     names = [folder.path.name for folder in planned]
     assert names[2] == "other"
     assert len(set(names)) == 3
     assert all(name.startswith("site-") for name in names[:2])
-    assert names == [
-        f.path.name for f in folders(tmp_path, [Path("a/site.mp4"), Path("b/site.mp4"), Path("b/other.mp4")])
-    ]
+    assert planned == folders(tmp_path / "out", videos)
 
 
-def test_resuming_leaves_out_what_is_finished(tmp_path: Path) -> None:
-    done, half, other, new = folders(tmp_path, [Path(f"{name}.mp4") for name in ("done", "half", "other", "new")])
-    finished(done)
-    finished(half, complete=False)
-    finished(other, source="another video.mp4")
-    assert to_do([done, half, other, new], "resume") == [half, other, new]
-    assert to_do([done, half, other, new], "overwrite") == [done, half, other, new]
-    with pytest.raises(OutputExistsError, match="done"):
-        to_do([new, done], "refuse")
-    assert to_do([new], "refuse") == [new]
+def test_a_video_that_is_named_twice_gets_one_folder(videos: list[Path], tmp_path: Path) -> None:
+    twice = tmp_path / "a" / ".." / "a" / "site.mp4"
+    assert len(folders(tmp_path / "out", [videos[0], twice])) == 1
 
 
-def test_clearing_removes_results_and_nothing_else(tmp_path: Path) -> None:
-    (folder,) = folders(tmp_path, [Path("a.mp4")])
-    finished(folder)
+def test_a_name_of_dots_leads_nowhere_else(tmp_path: Path) -> None:
+    (tmp_path / "...mp4").write_text("x")
+    (folder,) = folders(tmp_path / "out", [tmp_path / "...mp4"])
+    assert folder.path.resolve().parent == (tmp_path / "out").resolve()
+
+
+def test_a_video_that_would_be_replaced_by_its_own_results_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "annotated").mkdir()
+    (tmp_path / "annotated" / "annotated.mp4").write_text("a result to be looked at again")
+    with pytest.raises(InputError, match="itself a result"):
+        folders(tmp_path, [tmp_path / "annotated" / "annotated.mp4"])
+
+
+def test_results_that_are_there_are_refused_unless_told(videos: list[Path], tmp_path: Path) -> None:
+    planned = folders(tmp_path / "out", videos)
+    assert to_do(planned, "refuse", SETUP) == planned
+    finish(planned[0])
+    with pytest.raises(OutputExistsError, match="site-"):
+        to_do(planned, "refuse", SETUP)
+    assert to_do(planned, "overwrite", SETUP) == planned
+
+
+def test_resuming_leaves_out_what_is_finished_and_as_it_was(videos: list[Path], tmp_path: Path) -> None:
+    done, half, new = folders(tmp_path / "out", videos)
+    finish(done)
+    finish(half, complete=False)
+    assert to_do([done, half, new], "resume", SETUP) == [half, new]
+    done.video.write_text("the same name, copied anew")
+    assert to_do([done], "resume", SETUP) == [done]
+
+
+def test_resuming_never_loses_results_of_something_else(videos: list[Path], tmp_path: Path) -> None:
+    (yesterday,) = folders(tmp_path / "out", videos[:1])
+    finish(yesterday)
+    (today,) = folders(tmp_path / "out", videos[1:2])
+    assert today.path == yesterday.path
+    with pytest.raises(OutputExistsError, match="of another video"):
+        to_do([today], "resume", SETUP)
+    with pytest.raises(OutputExistsError, match="other settings"):
+        to_do([yesterday], "resume", {**SETUP, "detector": "another"})
+
+
+def test_clearing_removes_results_and_nothing_else(videos: list[Path], tmp_path: Path) -> None:
+    (folder,) = folders(tmp_path / "out", videos[:1])
+    finish(folder)
     (folder.path / "mine.txt").write_text("kept")
     folder.clear()
     assert [path.name for path in folder.path.iterdir()] == ["mine.txt"]

@@ -38,6 +38,15 @@ def test_every_line_is_on_disk_as_soon_as_it_is_written(tmp_path: Path) -> None:
     records.close(complete=True)
 
 
+def test_what_is_not_unicode_is_escaped(tmp_path: Path) -> None:
+    records = RecordsFile(tmp_path / "records.jsonl")
+    records.write(outcome(0, source="caf\udce9 \ud83d \\ é.mp4"))
+    records.close(complete=True)
+    data = (tmp_path / "records.jsonl").read_bytes()
+    assert data.count(b"\n") == 1
+    assert json.loads(data)["source"] == "caf\udce9 \ud83d \\ é.mp4"
+
+
 LIMITED = """
 import resource, signal, sys
 from pathlib import Path

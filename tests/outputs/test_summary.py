@@ -85,6 +85,35 @@ def test_questions_and_their_fates_are_counted(summary: Summary) -> None:
     assert told["vlm"] == "m"
 
 
+def test_reasons_are_bounded() -> None:
+    summary = Summary(source="x", schema=FieldSchema.load("hazard"), setup={})
+    for index in range(250):
+        summary.add(outcome(index, None, "invalid", answered("invalid", 1.0, f"{index} {'x' * 1000}")))
+    summary.add(outcome(250, None, "invalid", answered("invalid", 1.0, f"7 {'x' * 500}")))
+    summary.add(outcome(251, None, "timeout", answered("timeout", 1.0, "late")))
+    assert len(summary.reasons) == 102
+    assert max(map(len, summary.reasons)) == len("invalid: ") + 200
+    assert summary.reasons["invalid: 7 " + "x" * 198] == 2
+    assert (summary.reasons["invalid: other reasons"], summary.reasons["timeout: other reasons"]) == (150, 1)
+    assert summary.questions == summary.reasons.total() == 252
+
+
+def test_the_verdict_holds_choices_of_the_frame() -> None:
+    item = {"type": "object", "properties": {"id": {"type": "integer"}, "count": {"enum": [1, 2]}}}
+    item |= {"required": ["id", "count"], "additionalProperties": False}
+    own = {"count": {"type": "integer"}, "level": {"enum": ["low", "high"]}}
+    properties = {**own, "detections": {"type": "array", "items": item}}
+    schema = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    summary = Summary(source="x", schema=FieldSchema.load(schema), setup={})
+    assert summary.verdict({"count": 9, "level": "low"}) == {"level": "low"}
+
+
+def test_what_is_not_unicode_is_escaped(tmp_path: Path) -> None:
+    path = tmp_path / "summary.json"
+    write_summary(path, {"source": "caf\udce9.mp4", "reason": "é \ud83d"})
+    assert json.loads(path.read_bytes()) == {"source": "caf\udce9.mp4", "reason": "é \ud83d"}
+
+
 def test_it_is_written_whole_or_not_at_all(summary: Summary, tmp_path: Path) -> None:
     path = tmp_path / "summary.json"
     write_summary(path, summary.to_dict(complete=True))

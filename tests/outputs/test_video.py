@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import sys
@@ -7,6 +8,8 @@ import threading
 import time
 from fractions import Fraction
 from pathlib import Path
+from typing import NoReturn
+from unittest import mock
 
 import av
 import numpy as np
@@ -15,6 +18,7 @@ import pytest
 from hazardlens.errors import OutputError
 from hazardlens.frames.base import Frame
 from hazardlens.frames.file import VideoFile
+from hazardlens.outputs._encode import Encoder
 from hazardlens.outputs.video import VideoWriter
 from hazardlens.testing.video import damage, draw_video, number_image, read_number
 
@@ -87,6 +91,39 @@ def test_times_that_stand_still_are_moved_by_a_tick(tmp_path):
     frames = read(tmp_path / "o.mp4")
     assert [frame.time_s for frame in frames] == pytest.approx([0, 0.5, 0.5 + 1 / 90000, 0.5 + 2 / 90000, 1], abs=1e-9)
     assert [read_number(frame.image) for frame in frames] == list(range(5))
+
+
+@pytest.mark.parametrize("rate", [10, None])
+def test_a_clock_that_starts_again_goes_on_a_frame_later(tmp_path, rate):
+    times = [0.0, 4.1, 3.2, 4.2, 0.0, 0.5, 0.7, 1.9, 0.2, 0.3]
+    with VideoWriter(tmp_path / "o.mp4", size_wh=(64, 48), rate=rate) as writer:
+        for number, time_s in enumerate(times):
+            writer.write(number_image(number), time_s)
+    frames = read(tmp_path / "o.mp4")
+    step = 0.1 if rate else 1.2  # where no rate is known, a picture is shown as long as the one before
+    moved = [0.0, 4.1, 4.1, 4.2, 4.3, 4.8, 5.0, 6.2, 6.2 + step, 6.3 + step]
+    assert [frame.time_s for frame in frames] == pytest.approx(moved, abs=1e-4)
+    assert [read_number(frame.image) for frame in frames] == list(range(10))
+
+
+@pytest.mark.parametrize("codec", ["aac", "mp2", None])
+@pytest.mark.parametrize("lengths", [(30, 30), (30, 80), (80, 30)])
+def test_two_recordings_in_one_file(tmp_path, codec, lengths):
+    parts = [
+        draw_video(tmp_path / f"{k}.ts", frames=length, audio=codec).read_bytes() for k, length in enumerate(lengths)
+    ]
+    (tmp_path / "in.ts").write_bytes(b"".join(parts))
+    times = copy(tmp_path / "in.ts", tmp_path / "out.mp4")
+    assert times[lengths[0]] < times[lengths[0] - 1] - 1
+    frames = read(tmp_path / "out.mp4")
+    assert [read_number(frame.image) for frame in frames] == [k for length in lengths for k in range(length)]
+    moved = [times[0] + k / 10 for k in range(sum(lengths))]
+    assert [frame.time_s for frame in frames] == pytest.approx(moved, abs=1e-3)
+    if codec:
+        _, first, end, tone = sound(tmp_path / "out.mp4")
+        assert first == pytest.approx(0, abs=0.05)
+        assert end > lengths[0] / 10 - 0.1
+        assert tone > 0.9
 
 
 @pytest.mark.parametrize(
@@ -211,6 +248,80 @@ def test_close_twice_and_write_after_close(tmp_path):
 def test_folder_that_does_not_exist(tmp_path):
     with pytest.raises(OutputError, match="cannot be written"):
         VideoWriter(tmp_path / "no" / "o.mp4", size_wh=(64, 48), rate=10)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"size_wh": (16_386, 16)}, {"size_wh": (20_000, 20_000)}, {"preset": "hasty"}], ids=str
+)
+def test_what_the_encoder_refuses_is_told_at_once(tmp_path, settings):
+    with pytest.raises(OutputError, match=r"o\.mp4 cannot be written[^\0]*x264 refuses"):
+        VideoWriter(tmp_path / "o.mp4", **{"size_wh": (64, 48), "rate": 10, **settings})
+
+
+@pytest.mark.parametrize("broken", ["_encode.Encoder._add_video", "_encode.open_audio", "_audio.AudioTrack._copy"])
+def test_a_failed_start_leaves_nothing_open(tmp_path, monkeypatch, broken):
+    def fail(*_: object) -> NoReturn:
+        raise av.ExternalError(1, "broken")
+
+    source = draw_video(tmp_path / "in.mp4", audio="aac")
+    monkeypatch.setattr(f"hazardlens.outputs.{broken}", fail)
+    # The error holds on to all that was made, so what is closed by now was closed on purpose.
+    with pytest.raises(OutputError, match="broken"):
+        VideoWriter(tmp_path / "o.mp4", size_wh=(64, 48), rate=10, audio_from=source)
+    links = [path for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+    assert {source, tmp_path / "o.mp4"}.isdisjoint(path.readlink() for path in links)
+
+
+def test_a_file_that_cannot_even_be_closed_frees_the_caller(tmp_path, monkeypatch, caplog):
+    def fail(*_: object) -> NoReturn:
+        raise OSError(5, "broken")
+
+    writer = VideoWriter(tmp_path / "o.mp4", size_wh=(64, 48), rate=10)
+    gate, closed = threading.Event(), []
+    real = writer._encoder.abandon
+    monkeypatch.setattr(writer._encoder, "encode", lambda *_: (gate.wait(10), fail()))
+    monkeypatch.setattr(writer._encoder, "abandon", lambda: (real(), closed.append(True), fail()))
+
+    def produce() -> None:
+        with contextlib.suppress(OutputError):
+            for number in range(40):
+                writer.write(number_image(0), number / 10)
+
+    producer = threading.Thread(target=produce, daemon=True)
+    producer.start()
+    while not writer._queue.full():
+        time.sleep(0.005)
+    gate.set()
+    producer.join(10)
+    assert not producer.is_alive()
+    with contextlib.suppress(OutputError):
+        writer.close()
+    assert not writer._thread.is_alive()
+    assert closed
+    assert "could not be closed: broken" in caplog.text
+
+
+def test_giving_up_closes_everything(tmp_path, monkeypatch):
+    encoder = Encoder(
+        tmp_path / "o.mp4",
+        size_wh=(64, 48),
+        rate=Fraction(10),
+        audio_from=draw_video(tmp_path / "in.mp4", audio="aac"),
+        crf=23,
+        preset="veryfast",
+    )
+    real = encoder._out
+
+    def fail() -> NoReturn:
+        real.close()
+        raise OSError(5, "broken")
+
+    monkeypatch.setattr(encoder, "_out", mock.Mock(close=fail))
+    monkeypatch.setattr(encoder, "_audio", mock.Mock(wraps=encoder._audio))
+    with pytest.raises(OSError, match="broken"):
+        encoder.abandon()
+    assert encoder._sink.closed
+    encoder._audio.close.assert_called_once()
 
 
 def test_error_of_the_caller_finishes_the_file_and_stays(tmp_path):

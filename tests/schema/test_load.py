@@ -140,6 +140,25 @@ class Site(BaseModel):
     detections: list[Thing]
 
 
+def test_rank_of_a_field_that_frame_and_detections_share() -> None:
+    entry = {"id": {"type": "integer"}, "level": {"enum": ["minor", "major"]}, "size": {"enum": ["s", "l"]}}
+    item = {"type": "object", "properties": entry, "required": list(entry), "additionalProperties": False}
+    own = {"level": {"enum": ["low", "high"]}, "size": {"type": "integer"}, "alarm": {"enum": [False, True]}}
+    properties = {**own, "detections": {"type": "array", "items": item}}
+    schema = FieldSchema.load(
+        {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    )
+    ranks = {
+        name: [schema.rank(name, scope=scope) for scope in (None, "frame", "object")]
+        for name in ("level", "size", "alarm")
+    }
+    assert ranks == {
+        "level": [["low", "high"], ["low", "high"], ["minor", "major"]],
+        "size": [["s", "l"], None, ["s", "l"]],
+        "alarm": [[False, True], [False, True], None],
+    }
+
+
 def test_pydantic_model() -> None:
     schema = FieldSchema.load(Site)
     assert schema.name == "Site"

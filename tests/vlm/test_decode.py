@@ -1,6 +1,7 @@
 """Masked decoding with random weights: the mask alone makes every answer valid."""
 
 import json
+import threading
 from pathlib import Path
 
 import jsonschema
@@ -13,10 +14,10 @@ from hazardlens.detect.base import Detections
 from hazardlens.errors import ConstraintError
 from hazardlens.frames.base import Frame
 from hazardlens.schema import FieldSchema
-from hazardlens.vlm.base import Question
+from hazardlens.vlm.base import Question, Reply
 from hazardlens.vlm.decode import Decoding
 from hazardlens.vlm.local import LocalVlm
-from hazardlens.vlm.mask import MaskFactory, MaskProcessor
+from hazardlens.vlm.mask import MaskFactory, MaskProcessor, MaskSession
 from hazardlens.vlm.prompt import show
 from tests.benchmarks.decoding import Bench
 
@@ -61,6 +62,10 @@ def question(schema: FieldSchema, count: int, index: int) -> Question:
     )
 
 
+def ask(vlm: LocalVlm, asked: Question, stop: threading.Event | None = None) -> Reply:
+    return vlm.ask(asked, show(asked, longest_side_px=64, draw_ids=False), stop or threading.Event())
+
+
 def judge_answers(vlm: LocalVlm, schema: FieldSchema, answers: int) -> None:
     """Ask for `answers` answers and let the jsonschema package judge each, at the first try and without repair."""
     validators = {count: jsonschema.Draft202012Validator(schema.ground(count).document) for count in COUNTS}
@@ -68,7 +73,7 @@ def judge_answers(vlm: LocalVlm, schema: FieldSchema, answers: int) -> None:
     for index in range(answers):
         count = COUNTS[index % len(COUNTS)]
         asked = question(schema, count, index)
-        reply = vlm.ask(asked, show(asked, longest_side_px=64, draw_ids=False))
+        reply = ask(vlm, asked)
         assert reply.end == "complete", reply
         value = json.loads(reply.text)
         assert list(validators[count].iter_errors(value)) == []
@@ -92,12 +97,41 @@ def test_jump_forward_gives_the_text_of_token_by_token_masking_in_few_steps(gree
     assert Bench(greedy_vlm).steps_per_token() <= 0.30
 
 
+def test_every_choice_is_the_models_own_likeliest_of_those_allowed(greedy_vlm: LocalVlm, schema: FieldSchema) -> None:
+    """One pass over the finished answer, without cache and jumps, must agree with every choice that was made."""
+    asked = question(schema, 5, 3)
+    inputs = greedy_vlm.inputs(show(asked, longest_side_px=64, draw_ids=False))
+    masks = greedy_vlm._masks
+    decoding = Decoding(session=masks.session(asked.schema), generator=torch.Generator(), max_new_tokens=2000)
+    greedy_vlm.decode(inputs, decoding)
+    prompt = inputs["input_ids"].shape[-1]
+    ids = torch.cat([inputs["input_ids"], torch.tensor([decoding.tokens])], dim=-1)
+    with torch.inference_mode():
+        whole = greedy_vlm._model(**{**inputs, "input_ids": ids, "attention_mask": torch.ones_like(ids)})
+    check_choices(masks.session(asked.schema), decoding.tokens, whole.logits[0, prompt - 1 :])
+
+
+def check_choices(session: MaskSession, tokens: list[int], logits: torch.Tensor) -> None:
+    """`logits[k]` is what the model thinks of the k-th token."""
+    choices = position = 0
+    position += len(session.forced())
+    while position < len(tokens):
+        allowed = session.allowed()
+        best = logits[position].masked_fill(~allowed, -torch.inf).max()
+        assert logits[position, tokens[position]] >= best - 1e-3, position
+        session.consume([tokens[position]])
+        position += 1 + len(session.forced())
+        choices += 1
+    assert session.finished
+    assert 10 < choices < len(tokens)
+
+
 def test_the_answer_depends_on_seed_and_frame_and_not_on_order(
     random_vlm_folder: Path, sampling_vlm: LocalVlm, schema: FieldSchema
 ) -> None:
     def texts(vlm: LocalVlm, order: list[int]) -> dict[int, str]:
         asked = {index: question(schema, 1, index) for index in order}
-        return {i: vlm.ask(q, show(q, longest_side_px=64, draw_ids=False)).text for i, q in asked.items()}
+        return {i: ask(vlm, q).text for i, q in asked.items()}
 
     forwards, backwards = texts(sampling_vlm, [1, 2, 3]), texts(sampling_vlm, [3, 2, 1])
     other_seed = texts(LocalVlm(random_vlm_folder, device="cpu", temperature=1.5, seed=9), [1, 2, 3])
@@ -107,9 +141,7 @@ def test_the_answer_depends_on_seed_and_frame_and_not_on_order(
 
 def test_a_budget_that_is_too_small_is_reported_as_truncated(random_vlm_folder: Path, schema: FieldSchema) -> None:
     asked = question(schema, 5, 0)
-    reply = LocalVlm(random_vlm_folder, device="cpu", max_new_tokens=20).ask(
-        asked, show(asked, longest_side_px=64, draw_ids=False)
-    )
+    reply = ask(LocalVlm(random_vlm_folder, device="cpu", max_new_tokens=20), asked)
     assert (reply.end, reply.output_tokens) == ("truncated", 20)
     assert "20 tokens" in str(reply.reason)
 
@@ -118,7 +150,15 @@ def test_a_deadline_ends_the_answer(random_vlm_folder: Path, schema: FieldSchema
     asked = question(schema, 30, 0)
     vlm = LocalVlm(random_vlm_folder, device="cpu", timeout_s=0.001)
     with pytest.raises(TimeoutError, match="in time"):
-        vlm.ask(asked, show(asked, longest_side_px=64, draw_ids=False))
+        ask(vlm, asked)
+
+
+def test_an_answer_that_nobody_waits_for_is_given_up(greedy_vlm: LocalVlm, schema: FieldSchema) -> None:
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(TimeoutError, match="stopped"):
+        ask(greedy_vlm, question(schema, 1, 0), stop)
+    assert ask(greedy_vlm, question(schema, 1, 0)).end == "complete"
 
 
 class Prefer(LogitsProcessor):

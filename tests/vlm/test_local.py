@@ -11,9 +11,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from hazardlens.errors import WeightsError
 from hazardlens.schema import FieldSchema
 from hazardlens.vlm.local import LocalVlm
-from hazardlens.vlm.prompt import show
 from tests.random_vlm import tokenizer
-from tests.vlm.test_decode import question
+from tests.vlm.test_decode import ask, question
 
 
 def copy_of(folder: Path, to: Path) -> Path:
@@ -98,6 +97,22 @@ def test_a_hub_that_cannot_be_reached_is_named_with_a_way_out() -> None:
     assert "folder" in caught.value.help
 
 
+@pytest.mark.parametrize("device", ["cuda:77", "gpu"])
+def test_a_device_that_is_not_there_is_a_clear_error(random_vlm_folder: Path, device: str) -> None:
+    with pytest.raises(WeightsError, match="cannot be loaded") as caught:
+        LocalVlm(random_vlm_folder, device=device)
+    assert "device" in caught.value.help
+
+
+def test_config_and_weights_that_do_not_belong_together_are_refused(random_vlm_folder: Path, tmp_path: Path) -> None:
+    folder = copy_of(random_vlm_folder, tmp_path / "vlm")
+    config = json.loads((folder / "config.json").read_text())
+    config["text_config"]["intermediate_size"] *= 2
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(WeightsError, match="cannot be loaded"):
+        LocalVlm(folder, device="cpu")
+
+
 def test_quantisation_without_its_packages_is_named(random_vlm_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(WeightsError, match="accelerate and bitsandbytes") as caught:
@@ -110,7 +125,7 @@ def test_a_quantised_model_answers(random_vlm_folder: Path, quantization, layer:
     vlm = LocalVlm(random_vlm_folder, device="cpu", quantization=quantization)
     assert layer in {type(module).__name__ for module in vlm._model.modules()}
     asked = question(FieldSchema.load("hazard"), 2, 0)
-    reply = vlm.ask(asked, show(asked, longest_side_px=64, draw_ids=False))
+    reply = ask(vlm, asked)
     assert reply.end == "complete"
     asked.schema.parse(reply.text)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,24 +76,23 @@ class Detections:
 
 
 class Detector(ABC):
-    """Finds objects on frames of one or more sources."""
+    """Finds objects on frames of one or more streams."""
 
     name: str
     class_names: dict[int, str]
 
     @abstractmethod
-    def detect(self, frames: Sequence[Frame], *, follow: bool = True) -> list[Detections]:
-        """Find objects on consecutive frames of one source; one `Detections` per frame.
-
-        Track ids are stable within a source and never shared between sources.
+    def detect(self, frames: Sequence[Frame], *, stream: Hashable | None = None) -> list[Detections]:
+        """Find objects on consecutive frames; one `Detections` per frame.
 
         Args:
-            frames: Consecutive frames of one source.
-            follow: Whether objects are to be followed, which makes no sense on a still picture.
+            frames: Consecutive frames of one stream.
+            stream: Stands for the stream, whose objects are followed: track ids are stable within it and never shared
+                with another. None for pictures that have nothing to do with each other.
 
         Raises:
             DetectionError: If the detector fails.
         """
 
-    def forget(self, source: str) -> None:
-        """Drop what is remembered of a source, so that its name may stand for another one."""
+    def forget(self, stream: Hashable) -> None:
+        """Drop what is remembered of a stream that has ended."""

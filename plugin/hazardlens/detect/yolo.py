@@ -1,27 +1,21 @@
-"""Any Ultralytics detection model, with its tracker kept apart for each source."""
+"""Any Ultralytics detection model, with its tracker kept apart for each stream."""
 
 from __future__ import annotations
 
 import difflib
 import logging
-import os
 import pickle
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hazardlens.detect.base import Detections, Detector
+from hazardlens.detect.ultralytics_setup import GITHUB_ASSETS_NAMES, YOLO, Results
 from hazardlens.errors import DetectionError, PipelineError, WeightsError
 from hazardlens.frames.base import Frame
-
-os.environ.setdefault("YOLO_AUTOINSTALL", "false")  # Ultralytics reads it once, at import
-
-from ultralytics import YOLO
-from ultralytics.engine.results import Results
-from ultralytics.trackers.basetrack import BaseTrack
-from ultralytics.utils.downloads import GITHUB_ASSETS_NAMES
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +36,7 @@ class YoloDetector(Detector):
         tracker: A tracker configuration of Ultralytics, by name or path; None for its default.
 
     Raises:
-        WeightsError: If the weights cannot be had or are not of a model that finds boxes.
+        WeightsError: If the weights cannot be had, are not of a model that finds boxes, or cannot run as set.
         PipelineError: If a class is named that the model does not have.
     """
 
@@ -58,8 +52,7 @@ class YoloDetector(Detector):
         tracker: str | None = None,
     ) -> None:
         self.name = Path(weights).name
-        self._model = _load(weights)
-        self.class_names: dict[int, str] = _class_names(self._model, weights)
+        self._model, self.class_names = _load(weights)
         self._track = track
         self._arguments: dict[str, Any] = {
             "conf": confidence,
@@ -70,46 +63,82 @@ class YoloDetector(Detector):
             "save": False,
         }
         self._tracking = {} if tracker is None else {"tracker": tracker}
-        self._source: str | None = None
-        self._trackers: dict[str, tuple[list[Any], int]] = {}
+        self._stream: Hashable | None = None
+        self._trackers: dict[Hashable, list[Any]] = {}
+        self._warm_up(image_size_px)
 
-    def detect(self, frames: Sequence[Frame], *, follow: bool = True) -> list[Detections]:
-        """Find and follow objects on consecutive frames of one source; what the tracker has no track for is left out.
+    def _warm_up(self, size_px: int) -> None:
+        """Look at one blank picture, so that settings that cannot work are found before a video is begun."""
+        blank = np.zeros((size_px, size_px, 3), np.uint8)
+        advice = "Check device, image size and tracker."
+        with _translated(f"detector {self.name} cannot run", WeightsError, help=advice):
+            self._results([blank], stream=self)
+        self.forget(self)
+
+    def detect(self, frames: Sequence[Frame], *, stream: Hashable | None = None) -> list[Detections]:
+        """Find and follow objects on consecutive frames; of a stream, what the tracker has no track for is left out.
 
         Raises:
             DetectionError: If the model fails; the message names the frame.
         """
         images = [np.ascontiguousarray(frame.image) for frame in frames]
-        try:
-            if self._track and follow:
-                self._switch_to(frames[0].source)
-                results = self._model.track(images, persist=True, **self._tracking, **self._arguments)
-            else:
-                results = self._model.predict(images, **self._arguments)
-        except (RuntimeError, ValueError, FileNotFoundError, ModuleNotFoundError) as error:
-            raise DetectionError(
-                f"{self.name} failed on frame {frames[0].index} of {frames[0].source}: {error}",
-                help="Check device, image size, tracker and free memory.",
-            ) from error
+        place = f"{self.name} failed on frame {frames[0].index} of {frames[0].source}"
+        with _translated(place, DetectionError, help="Check that memory is free."):
+            results = self._results(images, stream=stream)
         return [to_detections(result, self.class_names) for result in results]
 
-    def forget(self, source: str) -> None:
-        """Drop the tracks of a source."""
-        self._trackers.pop(source, None)
-        if source == self._source:
-            self._source = None
-            self._model.predictor.trackers = []
+    def forget(self, stream: Hashable) -> None:
+        """Drop the tracks of a stream."""
+        self._trackers.pop(stream, None)
+        if stream == self._stream:
+            self._stream = None
+            self._put_in_place([])
 
-    def _switch_to(self, source: str) -> None:
-        """Put this source's trackers, and the counter of ids that all of Ultralytics' trackers share, in place."""
-        predictor = self._model.predictor
-        if source == self._source or predictor is None:
-            self._source = source
+    def _results(self, images: list[np.ndarray[Any, Any]], *, stream: Hashable | None) -> list[Results]:
+        if not self._track or stream is None:
+            return list(self._model.predict(images, **self._arguments))
+        self._switch_to(stream)
+        return list(self._model.track(images, persist=True, **self._tracking, **self._arguments))
+
+    def _switch_to(self, stream: Hashable) -> None:
+        """Put this stream's trackers in place and keep those of the stream before."""
+        if stream == self._stream:
             return
-        if self._source is not None:
-            self._trackers[self._source] = (predictor.trackers, BaseTrack._count)
-        predictor.trackers, BaseTrack._count = self._trackers.pop(source, ([], 0))
-        self._source = source
+        if self._stream is not None and self._model.predictor is not None:
+            self._trackers[self._stream] = self._model.predictor.trackers
+        self._put_in_place(self._trackers.pop(stream, []))
+        self._stream = stream
+
+    def _put_in_place(self, trackers: list[Any]) -> None:
+        """Ultralytics makes new trackers where the list is empty."""
+        if self._model.predictor is not None:
+            self._model.predictor.trackers = trackers
+
+
+@contextmanager
+def _translated(what: str, to: type[DetectionError] | type[WeightsError], *, help: str) -> Iterator[None]:  # noqa: A002
+    """Translate what Ultralytics and the runtimes below it are known to raise."""
+    try:
+        yield
+    except (
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        EOFError,
+        ImportError,
+        LookupError,
+        OSError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+        pickle.UnpicklingError,
+    ) as error:
+        raise to(f"{what}: {_first_line(error)}", help=help) from error
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
 
 
 def to_detections(result: Results, class_names: dict[int, str]) -> Detections:
@@ -147,40 +176,22 @@ def class_ids(class_names: dict[int, str], wanted: Sequence[str] | None, *, mode
     return [by_name[name] for name in wanted]
 
 
-def _load(weights: str | Path) -> YOLO:
+def _load(weights: str | Path) -> tuple[YOLO, dict[int, str]]:
     path = Path(weights)
     published = str(weights) in GITHUB_ASSETS_NAMES
     if not path.exists() and not published:
         raise WeightsError(f"detector {weights}: no such file", help="Give the path of an Ultralytics model.")
     if not path.exists():
         _log.warning("detector %s is not here; Ultralytics looks for it in its own folder, then fetches it", weights)
-    exported = path.suffix != ".pt"
-    try:
-        return YOLO(str(weights), task="detect" if exported else None)
-    except (OSError, RuntimeError, ValueError, TypeError, KeyError, EOFError, ModuleNotFoundError) as error:
-        raise _cannot_load(weights, error, published=published) from error
-    except pickle.UnpicklingError as error:
-        raise _cannot_load(weights, error, published=published) from error
-
-
-def _class_names(model: YOLO, weights: str | Path) -> dict[int, str]:
+    advice = "It does not look like a model that Ultralytics can load, or a package that its format needs is missing."
+    if published:
+        advice = "It is not here and could not be fetched, or is damaged. Give the path of a model file."
+    with _translated(f"detector {weights} cannot be loaded", WeightsError, help=advice):
+        model = YOLO(str(weights), task=None if path.suffix == ".pt" else "detect")
+        names = {int(index): str(name) for index, name in model.names.items()}
     if model.task not in _TASKS_WITH_BOXES:
         raise WeightsError(
             f"detector {weights}: it is a '{model.task}' model, which gives no boxes",
             help=f"Use a model for one of: {', '.join(_TASKS_WITH_BOXES)}.",
         )
-    try:
-        return {int(index): str(name) for index, name in model.names.items()}
-    except (OSError, RuntimeError, ValueError, TypeError, ModuleNotFoundError) as error:
-        raise _cannot_load(weights, error, published=False) from error
-
-
-def _cannot_load(weights: str | Path, error: Exception, *, published: bool) -> WeightsError:
-    cause = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    if published:
-        advice = "It is not here and could not be fetched. Give the path of a model file."
-    elif isinstance(error, ModuleNotFoundError):
-        advice = "Install the package that this format needs."
-    else:
-        advice = "It does not look like a model that Ultralytics can load."
-    return WeightsError(f"detector {weights} cannot be loaded: {cause}", help=advice)
+    return model, names

@@ -40,7 +40,8 @@ class VideoFile(FrameReader):
 
     def __init__(self, path: str | Path, *, name: str | None = None, ahead: int = 8) -> None:
         self.path = Path(path)
-        self.name = name if name is not None else self.path.name
+        # A name that is not UTF-8 is spelled with escapes, for records are UTF-8.
+        self.name = (name if name is not None else self.path.name).encode("utf-8", "backslashreplace").decode()
         self._limit = ahead
         self._read = 0
         self._damaged = 0

@@ -9,6 +9,7 @@ from typing import Literal
 
 from hazardlens.detect.base import Detections
 from hazardlens.frames.base import Frame
+from hazardlens.merge.clock import RESTART_S
 from hazardlens.merge.rules import RuleContext, RuleOutcome, apply_rules
 from hazardlens.pipeline import Rule, Zone
 from hazardlens.record import DetectionRecord, Fields, FrameRecord, VlmState
@@ -102,8 +103,9 @@ class Joiner:
         return replace(record, rules=outcome.traces, contradictions=outcome.contradictions)
 
     def _notice_restart(self, time_s: float) -> None:
-        """Drop what is known about another pass over the source."""
-        if self._last_s is not None and time_s < self._last_s - self._max_age_s - _TOLERANCE_S:
+        """Drop what is known about another pass over the source, or too far ahead of it to be carried."""
+        most_back_s = min(RESTART_S, self._max_age_s) + _TOLERANCE_S
+        if self._last_s is not None and time_s < self._last_s - most_back_s:
             self._held = self._failure = None
         self._last_s = time_s
 

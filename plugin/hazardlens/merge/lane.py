@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 
 from hazardlens.record import Status
 from hazardlens.schema import AnswerError
@@ -14,20 +15,26 @@ from hazardlens.vlm.prompt import show
 
 _log = logging.getLogger(__name__)
 
+_CLOSE_WAITS_S = 5.0
+
 
 class Lane:
     """Asks one VLM, one question at a time, with a bounded number of them under way.
 
     Args:
-        vlm: The VLM to ask; the lane does not close it.
+        vlm: The VLM to ask.
         depth: Questions waiting or being answered at most; `ask` waits beyond that.
     """
 
     def __init__(self, vlm: Vlm, *, depth: int = 4) -> None:
         self._vlm = vlm
+        self._stop = threading.Event()
         self._places = threading.BoundedSemaphore(depth)
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hazardlens-vlm")
+        self._questions: queue.SimpleQueue[tuple[Question, Future[Answer]] | None] = queue.SimpleQueue()
         self._under_way: set[Future[Answer]] = set()
+        # A daemon, for a VLM that hangs must not keep the program from ending.
+        self._worker = threading.Thread(target=self._work, name="hazardlens-vlm", daemon=True)
+        self._worker.start()
 
     @property
     def waiting(self) -> int:
@@ -35,25 +42,33 @@ class Lane:
         return len(self._under_way)
 
     def ask(self, question: Question) -> Future[Answer]:
-        """Put a question into the lane, waiting for a place; the future never holds an exception."""
+        """Put a question into the lane, waiting for a place; whatever a VLM raises is in the answer's status."""
         self._places.acquire()
-        future = self._worker.submit(answer, self._vlm, question)
+        future: Future[Answer] = Future()
         self._under_way.add(future)
-        future.add_done_callback(self._leave)
+        self._questions.put((question, future))
         return future
 
-    def _leave(self, future: Future[Answer]) -> None:
-        self._under_way.discard(future)
-        self._places.release()
-
     def close(self) -> None:
-        """Drop the questions that still wait, interrupt the one under way, and end the thread."""
-        self._worker.shutdown(wait=False, cancel_futures=True)
-        self._vlm.interrupt()
-        self._worker.shutdown(wait=True)
+        """Drop the questions that still wait, tell the VLM to stop, and give it a moment to do so."""
+        self._stop.set()
+        self._questions.put(None)
+        self._worker.join(_CLOSE_WAITS_S)
+        if self._worker.is_alive():
+            _log.warning("%s does not stop; its last answer is not waited for", self._vlm.name)
+
+    def _work(self) -> None:
+        while (item := self._questions.get()) is not None:
+            question, future = item
+            if self._stop.is_set():
+                future.cancel()
+            else:
+                future.set_result(answer(self._vlm, question, self._stop))
+            self._under_way.discard(future)
+            self._places.release()
 
 
-def answer(vlm: Vlm, question: Question) -> Answer:
+def answer(vlm: Vlm, question: Question, stop: threading.Event) -> Answer:
     """Ask, then judge the reply by the schema that it was asked with; every failure becomes a status."""
     started = time.perf_counter()
     shown: Shown | None = None
@@ -63,7 +78,7 @@ def answer(vlm: Vlm, question: Question) -> Answer:
     reason: str | None
     try:
         shown = show(question, longest_side_px=vlm.longest_side_px, draw_ids=vlm.draw_ids)
-        reply = vlm.ask(question, shown)
+        reply = vlm.ask(question, shown, stop)
         status, reason = _ended(reply)
         if status == "ok":
             fields = question.schema.parse(reply.text)
@@ -72,8 +87,10 @@ def answer(vlm: Vlm, question: Question) -> Answer:
     except TimeoutError as error:
         status, reason = "timeout", str(error) or "no answer in time"
     except Exception as error:  # noqa: BLE001 - whatever a VLM raises must become a status, or the video would be lost
-        _log.warning("question about frame %d failed", question.frame.index, exc_info=error)
         status, reason = "error", f"{type(error).__name__}: {error}"
+        _log.debug("question about frame %d", question.frame.index, exc_info=error)
+    if reason is not None:
+        _log.warning("question about frame %d: %s: %s", question.frame.index, status, reason)
     return Answer(
         status=status,
         reason=reason,

@@ -10,6 +10,7 @@ import numpy as np
 
 from hazardlens.detect.base import Detections
 from hazardlens.frames.base import Frame
+from hazardlens.merge.clock import RESTART_S
 from hazardlens.merge.zones import inside_zone
 from hazardlens.pipeline import AskSettings, AskZone, Zone
 
@@ -18,9 +19,6 @@ REMEMBERED = 4096
 
 _TOLERANCE_S = 0.001
 """Containers round times to a millisecond; a frame this much too early is on time."""
-
-_RESTART_S = 1.0
-"""A jump back by more than this is a restart of the source, less is jitter."""
 
 
 class _Memory:
@@ -135,7 +133,7 @@ class AskPolicy:
         Returns:
             Any of `every`, `new_track` and `zone:NAME`; empty where the frame is not to be asked about.
         """
-        if frame.time_s < self._last_s - _RESTART_S:
+        if frame.time_s < self._last_s - RESTART_S:
             self._restart()
         self._last_s = frame.time_s
         triggers = self._triggers(frame, detections)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hazardlens.detect.base import Detections, Detector
-from hazardlens.errors import HazardlensError
 from hazardlens.frames.base import Frame
 from hazardlens.merge.join import Joiner
 from hazardlens.merge.lane import Lane
@@ -33,16 +32,11 @@ class _Waiting:
     detections: Detections
     question: Question | None
     answer: Future[Answer] | None
+    bytes_held: int
 
     @property
     def ready(self) -> bool:
         return self.answer is None or self.answer.done()
-
-    @property
-    def bytes_held(self) -> int:
-        return int(
-            np.prod([n for n, step in zip(self.frame.image.shape, self.frame.image.strides, strict=True) if step])
-        )
 
 
 class FrameStream:
@@ -58,7 +52,7 @@ class FrameStream:
         vlm: The VLM, or None.
         stages: Gets the time spent per stage.
         keep_pixels: Whether outcomes must carry the pixels of every frame.
-        follow: Whether objects are followed from frame to frame.
+        follow: Whether objects are followed from frame to frame; on a still picture that makes no sense.
     """
 
     def __init__(
@@ -78,7 +72,8 @@ class FrameStream:
         self._vlm = vlm
         self._stages = stages
         self._keep_pixels = keep_pixels
-        self._follow = follow
+        self._token = object() if follow else None
+        self._read_failure: Exception | None = None
         self._policy = AskPolicy(pipeline.ask, pipeline.zones)
         self._joiner = Joiner(schema=schema, rules=pipeline.rules, zones=pipeline.zones, max_age_s=pipeline.max_age_s)
         self._lane = Lane(vlm) if vlm is not None else None
@@ -93,13 +88,12 @@ class FrameStream:
     def outcomes(self, frames: Iterable[Frame]) -> Iterator[Outcome]:
         """Yield one outcome per frame, in order.
 
-        Raises:
-            HazardlensError: If reading or detecting fails; the frames before that are yielded first.
+        Whatever reading or detecting raises is raised once the frames before it have been yielded.
         """
-        failure: HazardlensError | None = None
+        failure: Exception | None = None
         try:
             yield from self._while_reading(iter(frames))
-        except HazardlensError as error:
+        except Exception as error:  # noqa: BLE001 - raised again below
             failure = error
         while self._waiting:
             yield self._next()
@@ -109,19 +103,31 @@ class FrameStream:
     def _while_reading(self, frames: Iterator[Frame]) -> Iterator[Outcome]:
         while batch := self._read(frames):
             with self._stages.stage("detect"):
-                found = self._detector.detect(batch, follow=self._follow)
+                found = self._detector.detect(batch, stream=self._token)
             for frame, detections in zip(batch, found, strict=True):
                 with self._stages.stage("ask"):
                     self._enqueue(frame, detections)
                 yield from self._ready()
 
     def _read(self, frames: Iterator[Frame]) -> list[Frame]:
+        """The next batch; what ends it early is raised by the next call."""
+        if self._read_failure is not None:
+            raise self._read_failure
+        batch: list[Frame] = []
         with self._stages.stage("read"):
-            return list(itertools.islice(frames, self._pipeline.detector.batch))
+            try:
+                batch.extend(itertools.islice(frames, self._pipeline.detector.batch))
+            except Exception as error:
+                if not batch:
+                    raise
+                self._read_failure = error
+        return batch
 
     def close(self) -> None:
-        """Drop what still waits and end the lane."""
+        """Drop what still waits, end the lane and forget the tracks."""
         self._waiting.clear()
+        if self._token is not None:
+            self._detector.forget(self._token)
         if self._lane is not None:
             self._lane.close()
 
@@ -130,11 +136,13 @@ class FrameStream:
         if self._lane is not None:
             detections, question = self._question(frame, detections)
             future = self._lane.ask(question) if question is not None else None
+        bytes_held = frame.image.nbytes if self._keep_pixels or question is not None else 0
         if not self._keep_pixels:
             frame = replace(frame, image=np.broadcast_to(np.uint8(0), frame.image.shape))
-        waiting = _Waiting(frame=frame, detections=detections, question=question, answer=future)
-        self._waiting.append(waiting)
-        self._waiting_bytes += waiting.bytes_held
+        self._waiting.append(
+            _Waiting(frame=frame, detections=detections, question=question, answer=future, bytes_held=bytes_held)
+        )
+        self._waiting_bytes += bytes_held
 
     def _question(self, frame: Frame, detections: Detections) -> tuple[Detections, Question | None]:
         trigger = self._policy.decide(frame, detections)

@@ -21,7 +21,6 @@ _log = logging.getLogger(__name__)
 _COPIED = {"aac", "mp3", "ac3", "eac3", "alac", "opus"}
 _AAC_RATES = {8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000, 64000, 88200, 96000}
 _LAYOUTS = {1: "mono", 2: "stereo", 6: "5.1"}
-_AAC_FRAME = 1024
 
 
 def open_audio(out: OutputContainer, path: Path) -> AudioTrack | None:
@@ -42,7 +41,11 @@ def open_audio(out: OutputContainer, path: Path) -> AudioTrack | None:
     if not source.streams.audio or source.streams.audio[0].codec_context is None:
         source.close()
         return None
-    track = AudioTrack(out, source, path)
+    try:
+        track = AudioTrack(out, source, path)
+    except BaseException:
+        source.close()
+        raise
     if track.is_empty:
         track.close()
         return None
@@ -51,6 +54,9 @@ def open_audio(out: OutputContainer, path: Path) -> AudioTrack | None:
 
 class AudioTrack:
     """One audio stream on its way from a source into an MP4; what cannot be read is logged and left out.
+
+    Where the source's clock jumps back, sound is left out until it has passed the latest that was written; from there
+    on it no longer matches the pictures, which `Encoder` moves.
 
     Args:
         out: The MP4; the stream is added to it when the first sound was found.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack, closing
 from fractions import Fraction
 from pathlib import Path
 
@@ -13,12 +14,14 @@ from av.video.reformatter import ColorRange, Colorspace, VideoReformatter
 from av.video.stream import VideoStream
 from numpy.typing import NDArray
 
+from hazardlens.merge.clock import RESTART_S
 from hazardlens.outputs._audio import open_audio
 from hazardlens.outputs._sink import Sink
 
 TICKS_PER_S = 90_000
 _TIME_BASE = Fraction(1, TICKS_PER_S)
 _PIECE_TICKS = 2 * TICKS_PER_S
+_RESTART_TICKS = round(RESTART_S * TICKS_PER_S)
 _BUFFER_BYTES = 2**20
 _BT709 = 1
 _CONTAINER_OPTIONS = {
@@ -46,6 +49,7 @@ class Encoder:
 
     Raises:
         OSError: The file cannot be created.
+        av.FFmpegError: The encoder refuses the size or the settings.
     """
 
     def __init__(
@@ -62,13 +66,16 @@ class Encoder:
         self._size_wh = size_wh
         self._step = round(TICKS_PER_S / rate) if rate else TICKS_PER_S // 25
         self._known_rate = rate is not None
-        self._sink = Sink(path)
-        self._out = av.open(
-            self._sink, "w", format="mp4", container_options=_CONTAINER_OPTIONS, buffer_size=_BUFFER_BYTES
-        )
-        self._video = self._add_video(rate, {"crf": str(crf), "preset": preset, "bf": "0", "forced-idr": "1"})
-        self._audio = open_audio(self._out, audio_from) if audio_from is not None else None
+        with ExitStack() as opened:
+            self._sink = opened.enter_context(closing(Sink(path)))
+            self._out = opened.enter_context(
+                av.open(self._sink, "w", format="mp4", container_options=_CONTAINER_OPTIONS, buffer_size=_BUFFER_BYTES)
+            )
+            self._video = self._add_video(rate, {"crf": str(crf), "preset": preset, "bf": "0", "forced-idr": "1"})
+            self._audio = open_audio(self._out, audio_from) if audio_from is not None else None
+            opened.pop_all()
         self._reformatter = VideoReformatter()
+        self._offset = 0  # grows each time that the source's clock starts again
         self._last: int | None = None
         self._last_key: int | None = None
 
@@ -84,18 +91,25 @@ class Encoder:
         context.color_range = ColorRange.MPEG
         # Half the cores: the encoder runs beside a detector.
         context.thread_count = min(4, max(1, (os.cpu_count() or 2) // 2))
+        context.open()  # so that what the encoder refuses is known before the first picture
         return video
 
     def encode(self, image: NDArray[np.uint8], time_s: float) -> None:
         """Encode a picture.
+
+        Where time jumps back by more than `RESTART_S`, this picture and those after it follow the last one, a frame
+        step later and at their own distances. The sound is not moved with them.
 
         Args:
             image: Shape (H, W, 3), uint8, BGR.
             time_s: Playback time in seconds; one not above the last is moved up to it by a tick of 1/90000 s.
         """
         frame = self._frame(_fitted(image, self._size_wh))
-        stamp = round(time_s * TICKS_PER_S)
+        stamp = round(time_s * TICKS_PER_S) + self._offset
         if self._last is not None:
+            if stamp < self._last - _RESTART_TICKS:
+                self._offset += self._last + self._step - stamp
+                stamp = self._last + self._step
             stamp = max(stamp, self._last + 1)
             self._step = self._step if self._known_rate else stamp - self._last
         frame.pts, frame.time_base = stamp, _TIME_BASE
@@ -142,10 +156,11 @@ class Encoder:
 
     def abandon(self) -> None:
         """Leave the file as it is, after a failure."""
-        self._sink.close()
-        self._out.close()
-        if self._audio is not None:
-            self._audio.close()
+        with ExitStack() as opened:  # each is closed even if another cannot be
+            if self._audio is not None:
+                opened.callback(self._audio.close)
+            opened.callback(self._out.close)
+            opened.callback(self._sink.close)  # first, so that the muxer leaves the file alone
 
 
 def _fitted(image: NDArray[np.uint8], size_wh: tuple[int, int]) -> NDArray[np.uint8]:

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
+from hazardlens.merge.statements import place_in
 from hazardlens.record import DetectionRecord, Fields, FrameRecord
 from hazardlens.schema import FieldSchema
+from hazardlens.schema.fields import Scope
 
 _Colour = tuple[int, int, int]
 
@@ -23,8 +25,8 @@ _INK_BGR: _Colour = (255, 255, 255)
 class Painter:
     """Draws records on their frames.
 
-    Colour tells the rank of the schema's `severity` (or of its last choice field); grey means that nobody has said
-    anything about an object, which is not the same as no hazard.
+    Colour tells the rank of the schema's `severity` (or of its last choice field); grey means that nothing is
+    known, which is not the same as no hazard: nobody has said anything, or the field may hold a value without a rank.
 
     Args:
         schema: The schema that the records' fields follow.
@@ -46,22 +48,22 @@ class Painter:
 
     def _draw_detection(self, image: NDArray[np.uint8], detection: DetectionRecord) -> None:
         x1, y1, x2, y2 = (round(value) for value in detection.box_xyxy)
-        colour = self._colour(detection.fields)
+        colour = self._colour(detection.fields, "object")
         cv2.rectangle(image, (x1, y1), (x2, y2), colour, self._line_px)
         name = detection.class_name if detection.track_id is None else f"{detection.class_name} {detection.track_id}"
-        verdict = self._verdict(detection.fields)
+        verdict = self._verdict(detection.fields, "object")
         label = f"{name}: {verdict}" if verdict else name
         patch = _letters(label, self._letters_px)
         _blit(image, patch, x1, max(0, y1 - patch.shape[0]), background=colour)
 
     def _draw_footer(self, image: NDArray[np.uint8], record: FrameRecord) -> None:
-        state = f"{record.time_s:.2f} s   {headline(record, self._verdict(record.fields))}"
+        state = f"{record.time_s:.2f} s   {headline(record, self._verdict(record.fields, 'frame'))}"
         lines = [_letters(state, round(1.2 * self._letters_px))]
         notes = (record.fields or {}).get("notes")
         if isinstance(notes, str):
             wrapped = _wrapped(notes, self._letters_px, image.shape[1])
             lines[:0] = [_letters(line, self._letters_px) for line in wrapped]
-        colour = self._colour(record.fields)
+        colour = self._colour(record.fields, "frame")
         bottom = image.shape[0] - 2 * self._line_px
         top = max(0, bottom - sum(line.shape[0] for line in lines))
         image[top:bottom] //= 3
@@ -70,20 +72,24 @@ class Painter:
             _blit(image, line, 0, top)
             top += line.shape[0]
 
-    def _verdict(self, fields: Fields | None) -> str:
-        if fields is None:
-            return ""
-        chosen = [str(value) for name, value in fields.items() if self._schema.rank(name) is not None]
-        return ", ".join(dict.fromkeys(chosen))
+    def _choices(self, fields: Fields | None, scope: Scope) -> Fields:
+        return {
+            name: value for name, value in (fields or {}).items() if self._schema.rank(name, scope=scope) is not None
+        }
 
-    def _colour(self, fields: Fields | None) -> _Colour:
-        ranked = [name for name in fields or {} if self._schema.rank(name) is not None]
-        if fields is None or not ranked:
+    def _verdict(self, fields: Fields | None, scope: Scope) -> str:
+        return ", ".join(dict.fromkeys(map(str, self._choices(fields, scope).values())))
+
+    def _colour(self, fields: Fields | None, scope: Scope) -> _Colour:
+        chosen = self._choices(fields, scope)
+        if not chosen:
             return _UNKNOWN_BGR
-        name = "severity" if "severity" in ranked else ranked[-1]
-        ranks = self._schema.rank(name) or []
-        step = ranks.index(fields[name]) * (len(_RANK_BGR) - 1) / max(1, len(ranks) - 1)
-        return _RANK_BGR[round(step)]
+        name = "severity" if "severity" in chosen else list(chosen)[-1]
+        ranks = self._schema.rank(name, scope=scope) or []
+        place = place_in(ranks, chosen[name])
+        if place is None:
+            return _UNKNOWN_BGR
+        return _RANK_BGR[round(place * (len(_RANK_BGR) - 1) / max(1, len(ranks) - 1))]
 
 
 def headline(record: FrameRecord, verdict: str) -> str:

@@ -34,7 +34,7 @@ class RecordsFile(Output):
         Raises:
             OutputError: If the line cannot be written, for instance on a full disk.
         """
-        line = (outcome.record.to_json() + "\n").encode()
+        line = (outcome.record.to_json() + "\n").encode(errors="backslashreplace")  # \udce9 is valid inside JSON
         try:
             written = self._file.write(line)
         except OSError as error:

@@ -12,7 +12,7 @@ from hazardlens.frames.file import VideoFile
 from hazardlens.merge.outcome import Outcome
 from hazardlens.outputs.annotated import AnnotatedPicture, AnnotatedVideo
 from hazardlens.outputs.base import Output
-from hazardlens.outputs.folder import PICTURE, RECORDS, SUMMARY, VIDEO, VideoFolder
+from hazardlens.outputs.folder import PICTURE, RECORDS, SUMMARY, VIDEO, VideoFolder, identity
 from hazardlens.outputs.records import RecordsFile
 from hazardlens.outputs.summary import Summary, write_summary
 from hazardlens.outputs.trace import Trace
@@ -50,12 +50,13 @@ class Results:
         folder: VideoFolder | None,
         trace: Path | None,
     ) -> None:
-        self.summary = Summary(source=source.name, schema=schema, setup=setup)
+        self.summary = Summary(source=source.name, schema=schema, setup={"video": identity(source.path), **setup})
         self._summary_path = folder.path / SUMMARY if folder is not None else None
         self._outputs: list[Output] = []
         try:
             if folder is not None:
                 folder.clear()
+                self._write_summary(complete=False, reason="under way, or ended without a word")
                 self._outputs.append(RecordsFile(folder.path / RECORDS))
             if folder is not None and pipeline.video:
                 self._outputs.append(_annotated(folder.path, source, schema, pipeline.video_crf))

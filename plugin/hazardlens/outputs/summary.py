@@ -16,6 +16,9 @@ from hazardlens.merge.outcome import Outcome, Stages
 from hazardlens.record import Fields, FrameRecord
 from hazardlens.schema import FieldSchema
 
+_REASON_CHARACTERS = 200
+_MOST_REASONS = 100
+
 
 @dataclass(kw_only=True, slots=True)
 class Stretch:
@@ -87,8 +90,8 @@ class Summary:
             self._count_answer(outcome)
 
     def verdict(self, fields: Fields) -> Fields:
-        """The choice fields among `fields`."""
-        return {name: value for name, value in fields.items() if self.schema.rank(name) is not None}
+        """The choice fields among a frame's `fields`."""
+        return {name: value for name, value in fields.items() if self.schema.rank(name, scope="frame") is not None}
 
     def _count_answer(self, outcome: Outcome) -> None:
         answer = outcome.answer
@@ -98,10 +101,17 @@ class Summary:
         self.questions_by_trigger.update(outcome.record.vlm.trigger)
         self.latencies_s.append(answer.latency_s)
         if answer.reason:
-            self.reasons[f"{answer.status}: {answer.reason}"] += 1
+            self._count_reason(answer.status, answer.reason)
         if answer.reply is not None:
             self.tokens["input"] += answer.reply.input_tokens or 0
             self.tokens["output"] += answer.reply.output_tokens or 0
+
+    def _count_reason(self, status: str, reason: str) -> None:
+        """Count a reason by its beginning; distinct ones are bounded, since a model's own words may stand in them."""
+        key = f"{status}: {reason[:_REASON_CHARACTERS]}"
+        if key not in self.reasons and len(self.reasons) >= _MOST_REASONS:
+            key = f"{status}: other reasons"
+        self.reasons[key] += 1
 
     def _lengthen(self, record: FrameRecord) -> None:
         fields = record.fields
@@ -159,7 +169,8 @@ def write_summary(path: Path, summary: dict[str, Any]) -> None:
     """
     part = path.with_suffix(".json.part")
     try:
-        part.write_text(json.dumps(summary, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        text = json.dumps(summary, ensure_ascii=False, indent=2) + "\n"
+        part.write_text(text, encoding="utf-8", errors="backslashreplace")  # \udce9 is valid inside JSON
         part.replace(path)
     except OSError as error:
         raise OutputError(f"{path} cannot be written: {error.strerror}") from error

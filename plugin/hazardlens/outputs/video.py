@@ -27,8 +27,10 @@ class VideoWriter:
     """Writes pictures at their times into an MP4 that browsers play.
 
     Encoding runs in a thread of its own behind a short queue. Times are kept to 1/90000 s, so a variable rate stays
-    variable and an offset to the sound stays. The file is written in pieces of at most two seconds: after a crash or on
-    a full disk it plays up to the last whole piece; once closed it is an ordinary MP4. Colours: BT.709, limited range.
+    variable and an offset to the sound stays. Where the source's clock jumps back by more than a second, pictures
+    go on after the last one, and the sound no longer matches. The file is written in pieces of at most two seconds:
+    after a crash or on a full disk it plays up to the last whole piece; once closed it is an ordinary MP4. Colours:
+    BT.709, limited range.
 
     Args:
         path: The file, replaced if it exists.
@@ -40,7 +42,7 @@ class VideoWriter:
         preset: x264's preset.
 
     Raises:
-        OutputError: The file cannot be created.
+        OutputError: The file cannot be created, or H.264 cannot hold pictures of this size.
     """
 
     def __init__(
@@ -58,9 +60,12 @@ class VideoWriter:
         exact = Fraction(rate).limit_denominator(100_000) if rate else None
         try:
             self._encoder = Encoder(self.path, size_wh=size_wh, rate=exact, audio_from=sound, crf=crf, preset=preset)
-        except OSError as error:
+        except (OSError, av.FFmpegError) as error:
             message = f"{self.path} cannot be written: {error.strerror}"
-            raise OutputError(message, help="Check that the folder exists and may be written to.") from error
+            help_ = "Check that the folder exists and may be written to."
+            if not isinstance(error, OSError):
+                help_ = f"x264 refuses {size_wh[0]} x {size_wh[1]} pixels, or crf {crf:g} with the preset {preset!r}."
+            raise OutputError(message, help=help_) from error
         waiting = _MAX_BYTES_WAITING // max(1, size_wh[0] * size_wh[1] * 3)
         self._queue: queue.Queue[_Item] = queue.Queue(min(_MAX_WAITING, max(2, waiting)))
         self._complete = False
@@ -75,7 +80,7 @@ class VideoWriter:
 
         Args:
             image_bgr: Shape (H, W, 3), uint8, BGR; belongs to the writer from now on.
-            time_s: Playback time in seconds, above that of the picture before.
+            time_s: Playback time in seconds, above that of the picture before unless the source starts again.
 
         Raises:
             OutputError: An earlier picture could not be written.
@@ -127,9 +132,13 @@ class VideoWriter:
                 self._encoder.encode(*item)
             self._encoder.finish(complete=self._complete)
             return
-        self._encoder.abandon()
-        while item is not None:  # so that `write` never waits for a thread that has ended
-            item = self._queue.get()
+        try:
+            self._encoder.abandon()
+        except (av.FFmpegError, OSError) as error:  # what was wrong before matters more
+            _log.warning("%s could not be closed: %s", self.path, error.strerror)
+        finally:
+            while item is not None:  # so that `write` never waits for a thread that has ended
+                item = self._queue.get()
 
     def _raise(self, error: BaseException) -> NoReturn:
         self._told = True

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from hazardlens.pipeline.model import Pipeline
 
 
+NOTHING_ASKS = "ask: nothing would ever ask the VLM; set every_s, new_track or zones, or vlm: null for detections only"
+
+
 def name_problems(pipeline: Pipeline) -> Iterator[str]:
     """Rule names that stand twice, and zones that are named but not drawn."""
     names = [rule.name for rule in pipeline.rules]
@@ -38,8 +41,8 @@ def ask_problems(pipeline: Pipeline) -> Iterator[str]:
     ask = pipeline.ask
     if ask.new_track and not pipeline.detector.track:
         yield "ask.new_track: needs detector.track: true"
-    if pipeline.vlm is not None and ask.every_s is None and not ask.new_track and not ask.zones:
-        yield "ask: nothing would ever ask the VLM; set every_s, new_track or zones, or vlm: null for detections only"
+    if pipeline.vlm is not None and not ask.asks:
+        yield NOTHING_ASKS
 
 
 def class_problems(pipeline: Pipeline, class_names: Collection[str] | None) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from hazardlens.errors import PipelineError
-from hazardlens.pipeline.checks import ask_problems, class_problems, name_problems, rule_problems
+from hazardlens.pipeline.checks import NOTHING_ASKS, ask_problems, class_problems, name_problems, rule_problems
 from hazardlens.pipeline.reading import assign, read
 from hazardlens.pipeline.rules import Rule
 from hazardlens.pipeline.settings import AskSettings, DetectorSettings, VlmSettings, Zone
@@ -108,6 +108,15 @@ class Pipeline(Part):
             problems += [f"rules.{index} ({rule.name}): {problem}" for problem in rule_problems(rule, schema)]
         if problems:
             raise PipelineError(listed("pipeline", problems))
+
+    def check_asks(self) -> None:
+        """See that something would ask a VLM.
+
+        Raises:
+            PipelineError: If nothing would.
+        """
+        if not self.ask.asks:
+            raise PipelineError(f"pipeline: {NOTHING_ASKS}")
 
 
 def _validated(content: object, *, origin: str) -> Pipeline:

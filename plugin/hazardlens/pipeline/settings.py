@@ -119,3 +119,8 @@ class AskSettings(Part):
     new_track: tuple[str, ...] = ()
     zones: tuple[Annotated[AskZone, BeforeValidator(_zone_reference)], ...] = ()
     min_gap_s: Duration = 0.0
+
+    @property
+    def asks(self) -> bool:
+        """Whether anything ever asks."""
+        return self.every_s is not None or bool(self.new_track or self.zones)

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from hazardlens.schema import detections, probe
 from hazardlens.schema.compiler import Compiler
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _CACHED_GROUNDINGS = 128
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+Scope: TypeAlias = Literal["frame", "object"]
+"""Whose fields: the frame's own, or those of each detection."""
 
 
 class FieldSchema:
@@ -89,14 +92,15 @@ class FieldSchema:
         """The fields in plain words, with their descriptions and allowed values, for a prompt."""
         return describe(self.frame_properties, self.object_properties)
 
-    def rank(self, field: str) -> list[Any] | None:
+    def rank(self, field: str, *, scope: Scope | None = None) -> list[Any] | None:
         """The values of a field in rank order, lowest first; None where it has no list of values.
 
         Args:
-            field: Name of a field of the frame, or else of a detection.
+            field: Name of a field.
+            scope: Whose field it is; None looks at the frame first, then at the detections.
         """
-        found = choices(self.frame_properties.get(field))
-        return found if found is not None else choices(self.object_properties.get(field))
+        own = choices(self.frame_properties.get(field)) if scope != "object" else None
+        return choices(self.object_properties.get(field)) if own is None and scope != "frame" else own
 
     def ground(self, n: int) -> GroundedSchema:
         """The schema for a frame with `n` detections asked about; the same for any `n` where none are asked about.

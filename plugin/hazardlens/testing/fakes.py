@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,7 @@ class FakeDetector(Detector):
         self.class_names = dict(enumerate(class_names))
         self._confidence = confidence
 
-    def detect(self, frames: Sequence[Frame], *, follow: bool = True) -> list[Detections]:
+    def detect(self, frames: Sequence[Frame], *, stream: Hashable | None = None) -> list[Detections]:
         """One `Detections` per frame, as the function says."""
         return [self._detect(frame) for frame in frames]
 
@@ -78,9 +78,10 @@ class FunctionVlm(Vlm):
         self.name = name
         self._latency_s = latency_s
 
-    def ask(self, question: Question, shown: Shown) -> Reply:
+    def ask(self, question: Question, shown: Shown, stop: threading.Event) -> Reply:
         """Answer what the function says."""
-        time.sleep(self._latency_s)
+        if stop.wait(self._latency_s):
+            raise TimeoutError("stopped before the answer was complete")
         said = self._function(question)
         text = said if isinstance(said, str) else json.dumps(said, separators=(ITEM_SEPARATOR, KEY_SEPARATOR))
         return Reply(text=text)

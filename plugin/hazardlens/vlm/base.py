@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal
@@ -111,14 +112,17 @@ class Vlm(ABC):
     draw_ids: bool = False
 
     @abstractmethod
-    def ask(self, question: Question, shown: Shown) -> Reply:
-        """Answer `question`, given what is `shown`; one thread calls at a time."""
+    def ask(self, question: Question, shown: Shown, stop: threading.Event) -> Reply:
+        """Answer `question`, given what is `shown`; a lane calls it from one thread, one question at a time.
+
+        Args:
+            question: The question.
+            shown: Its picture and prompt.
+            stop: Set by another thread when nobody waits for the answer any more; then end soon, with any error.
+
+        Raises:
+            TimeoutError: If the answer takes too long; the status is then `timeout`, and `error` for any other error.
+        """
 
     def prepare(self, schema: GroundedSchema) -> None:
         """Do now what a first question of this shape would otherwise wait for; raise if it cannot be asked."""
-
-    def interrupt(self) -> None:
-        """Make a call of `ask` that is under way in another thread end soon, with an error."""
-
-    def close(self) -> None:
-        """Release what the model holds; may be called twice."""

@@ -28,7 +28,7 @@ class Decoding:
         generator: Source of randomness where tokens are sampled.
         max_new_tokens: Tokens that the answer may take.
         deadline: `time.monotonic()` after which to give up, or None.
-        interrupted: Set by another thread to give up at once.
+        stop: Set by another thread to give up at once.
         tokens: Tokens of the answer so far, without an end token.
         model_steps: Forward passes so far, the prompt's included.
         complete: Whether the answer is whole.
@@ -38,7 +38,7 @@ class Decoding:
     generator: torch.Generator
     max_new_tokens: int
     deadline: float | None = None
-    interrupted: threading.Event = field(default_factory=threading.Event)
+    stop: threading.Event = field(default_factory=threading.Event)
     tokens: list[int] = field(default_factory=list)
     model_steps: int = 0
     complete: bool = False
@@ -56,9 +56,9 @@ class Decoding:
         return self.complete or self.session.finished or len(self.tokens) >= self.max_new_tokens
 
     def check_time(self) -> None:
-        """Raise TimeoutError once the deadline has passed or the answer was interrupted."""
-        if self.interrupted.is_set():
-            raise TimeoutError("interrupted")
+        """Raise TimeoutError once the deadline has passed or the answer is no longer wanted."""
+        if self.stop.is_set():
+            raise TimeoutError("stopped before the answer was complete")
         if self.deadline is not None and time.monotonic() > self.deadline:
             raise TimeoutError(f"no complete answer in time: {len(self.tokens)} tokens so far")
 

@@ -7,10 +7,13 @@ import importlib.util
 import logging
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from huggingface_hub import HfApi, try_to_load_from_cache
 from PIL import Image
 from safetensors import SafetensorError
 from transformers import (
@@ -30,6 +33,8 @@ from hazardlens.vlm.decode import Decoding, jump_forward
 from hazardlens.vlm.mask import MaskFactory, MaskProcessor
 
 _log = logging.getLogger(__name__)
+
+_HUB_TIMEOUT_S = 15.0
 
 Quantization = Literal["8bit", "4bit"]
 
@@ -84,11 +89,9 @@ class LocalVlm(Vlm):
         self._timeout_s = timeout_s
         self._seed = seed
         self._lock = threading.Lock()
-        self._interrupted = threading.Event()
         where = {"trust_remote_code": trust_remote_code, "revision": revision}
         self._processor = _load_processor(model, where)
-        target = _device(device)
-        self._model = _load_model(model, target, dtype, quantization, where)
+        self._model = _load_model(model, device, dtype, quantization, where)
         self._sampling = _sampling(self._model, temperature, top_k, top_p)
         self._masks = MaskFactory(
             self._processor.tokenizer,
@@ -115,39 +118,31 @@ class LocalVlm(Vlm):
                 longest,
             )
 
-    def ask(self, question: Question, shown: Shown) -> Reply:
+    def ask(self, question: Question, shown: Shown, stop: threading.Event) -> Reply:
         """Answer under the mask.
 
         Raises:
-            TimeoutError: If the answer takes longer than `timeout_s`.
+            TimeoutError: If the answer takes longer than `timeout_s`, or `stop` is set.
             ConstraintError: If mask and model do not fit together.
         """
         with self._lock:
-            self._interrupted.clear()
-            return self._ask(question, shown)
-
-    def interrupt(self) -> None:
-        """Make an answer that is being decoded end at its next token with a TimeoutError."""
-        self._interrupted.set()
-
-    def _ask(self, question: Question, shown: Shown) -> Reply:
-        inputs = self.inputs(shown)
-        decoding = Decoding(
-            session=self._masks.session(question.schema),
-            generator=torch.Generator().manual_seed(self._seed + question.frame.index),
-            max_new_tokens=self.max_new_tokens or self._masks.longest_tokens(question.schema),
-            deadline=None if self._timeout_s is None else time.monotonic() + self._timeout_s,
-            interrupted=self._interrupted,
-        )
-        self.decode(inputs, decoding)
-        return Reply(
-            text=self._masks.text(decoding.tokens),
-            end="complete" if decoding.complete else "truncated",
-            reason=None if decoding.complete else f"the answer was cut at {decoding.max_new_tokens} tokens",
-            input_tokens=int(inputs["input_ids"].shape[-1]),
-            output_tokens=len(decoding.tokens),
-            model_steps=decoding.model_steps,
-        )
+            inputs = self.inputs(shown)
+            decoding = Decoding(
+                session=self._masks.session(question.schema),
+                generator=torch.Generator().manual_seed(self._seed + question.frame.index),
+                max_new_tokens=self.max_new_tokens or self._masks.longest_tokens(question.schema),
+                deadline=None if self._timeout_s is None else time.monotonic() + self._timeout_s,
+                stop=stop,
+            )
+            self.decode(inputs, decoding)
+            return Reply(
+                text=self._masks.text(decoding.tokens),
+                end="complete" if decoding.complete else "truncated",
+                reason=None if decoding.complete else f"the answer was cut at {decoding.max_new_tokens} tokens",
+                input_tokens=int(inputs["input_ids"].shape[-1]),
+                output_tokens=len(decoding.tokens),
+                model_steps=decoding.model_steps,
+            )
 
     def inputs(self, shown: Shown) -> BatchFeature:
         """The model's inputs for what is shown, on its device."""
@@ -189,17 +184,25 @@ def load_tokenizer(model: str | Path) -> MaskFactory:
     return MaskFactory(tokenizer, vocab_rows=len(tokenizer), eos_token_ids=[tokenizer.eos_token_id])
 
 
-def _device(device: str) -> torch.device:
-    if device != "auto":
-        return torch.device(device)
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def _look_for(model: str | Path, where: dict[str, Any]) -> None:
+    """Ask the hub once about a model that is neither a folder nor cached; the loaders would try for minutes."""
+    revision = where["revision"]
+    if Path(model).is_dir() or isinstance(try_to_load_from_cache(str(model), "config.json", revision=revision), str):
+        return
+    try:
+        HfApi().model_info(str(model), revision=revision, timeout=_HUB_TIMEOUT_S)
+    except Exception as error:  # the client lets errors of its HTTP library through, which is not ours to name
+        raise WeightsError(
+            f"VLM {model} cannot be loaded: it is no folder here, and the hub says: {_first_line(error)}",
+            help="Give the path of a folder with the model, or check the name and the network.",
+        ) from error
+    _log.warning("VLM %s is not here and is fetched from the hub", model)
 
 
 def _load_processor(model: str | Path, where: dict[str, Any]) -> Any:
-    try:
+    _look_for(model, where)
+    with _translated(model):
         processor = AutoProcessor.from_pretrained(model, **where)
-    except (OSError, ValueError, ImportError) as error:
-        raise _cannot_load(model, error) from error
     if getattr(processor, "image_processor", None) is None or getattr(processor, "tokenizer", None) is None:
         raise WeightsError(
             f"VLM {model}: it has no image processor, so it cannot see",
@@ -215,7 +218,7 @@ def _load_processor(model: str | Path, where: dict[str, Any]) -> Any:
 
 def _load_model(
     model: str | Path,
-    device: torch.device,
+    device: str,
     dtype: str,
     quantization: Quantization | None,
     where: dict[str, Any],
@@ -223,18 +226,18 @@ def _load_model(
     options: dict[str, Any] = {"dtype": dtype, **where}
     if quantization is not None:
         options["quantization_config"] = _quantization(quantization)
-        options["device_map"] = {"": device}
-    try:
+    with _translated(model):
+        target = torch.device(device if device != "auto" else "cuda" if torch.cuda.is_available() else "cpu")
+        if quantization is not None:
+            options["device_map"] = {"": target}
         loaded, info = AutoModelForImageTextToText.from_pretrained(model, output_loading_info=True, **options)
-    except (OSError, ValueError, ImportError, SafetensorError) as error:
-        raise _cannot_load(model, error) from error
+        placed = loaded if quantization is not None else loaded.to(target)
     missing = sorted(info["missing_keys"])
     if missing:
         raise WeightsError(
             f"VLM {model}: {len(missing)} weights are missing, the first is {missing[0]}",
             help="Fetch the model again; with weights missing it would answer at random.",
         )
-    placed = loaded if quantization is not None else loaded.to(device)
     return placed.eval()
 
 
@@ -248,20 +251,28 @@ def _quantization(quantization: Quantization) -> BitsAndBytesConfig:
     return BitsAndBytesConfig(load_in_8bit=quantization == "8bit", load_in_4bit=quantization == "4bit")
 
 
-def _cannot_load(model: str | Path, error: Exception) -> WeightsError:
-    cause = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+@contextmanager
+def _translated(model: str | Path) -> Iterator[None]:
+    """Translate what transformers, torch and safetensors are known to raise while a model is loaded."""
+    try:
+        yield
+    except (AssertionError, ImportError, KeyError, OSError, RuntimeError, SafetensorError, ValueError) as error:
+        raise WeightsError(f"VLM {model} cannot be loaded: {_first_line(error)}", help=_advice(model, error)) from error
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def _advice(model: str | Path, error: Exception) -> str:
     if isinstance(error, ImportError):
-        advice = "Install the named package."
-    elif Path(model).is_dir():
-        advice = "The folder needs config.json, the processor's and tokenizer's files, and *.safetensors of a VLM."
-    elif isinstance(error, OSError):
-        advice = (
-            "It is neither a folder here nor could it be fetched from the hub. "
-            "Give the path of a folder with the model, or check the name and the network."
-        )
-    else:
-        advice = "Name an image-text-to-text model."
-    return WeightsError(f"VLM {model} cannot be loaded: {cause}", help=advice)
+        return "Install the named package."
+    if isinstance(error, AssertionError | RuntimeError):
+        return "Check device and memory, and that the files belong together."
+    if Path(model).is_dir():
+        return "The folder needs config.json, the processor's and tokenizer's files, and *.safetensors of a VLM."
+    return "Name an image-text-to-text model."
 
 
 def _sampling(model: PreTrainedModel, temperature: float, top_k: int | None, top_p: float | None) -> GenerationConfig:
