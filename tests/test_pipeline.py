@@ -331,14 +331,15 @@ def test_check_finds(content, parts):
         assert part in message
 
 
-def test_check_finds_a_rank_that_is_not_the_objects():
+def test_ranks_of_frame_and_object_may_differ_unless_they_are_compared():
     schema = copy.deepcopy(SCHEMA)
     schema["properties"]["severity"] = {"enum": ["calm", "low", "high"]}
     loaded = FieldSchema.load(schema)
-    rule = {**ESCALATE, "scope": "object", "when": {"severity": "low"}}
-    message = _message(lambda: Pipeline.load(_rules(rule)).check(loaded, COCO))
+    for scope in ("frame", "object"):
+        Pipeline.load(_rules({**ESCALATE, "scope": scope, "when": {"severity": "low"}})).check(loaded, COCO)
+    worst = {"name": "w", "kind": "worst_object", "by": "severity", "fields": ["severity"]}
+    message = _message(lambda: Pipeline.load(_rules(worst)).check(loaded, COCO))
     assert "field 'severity' has other values for the frame than for objects" in message
-    Pipeline.load(_rules({**ESCALATE, "when": {"severity": "low"}})).check(loaded, COCO)
 
 
 def test_check_without_known_classes_still_holds_rules_to_detector_classes():

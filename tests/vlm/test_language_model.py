@@ -55,7 +55,6 @@ def test_a_real_model_decodes_in_few_steps_and_makes_its_own_choices(gguf: Path)
         logits = model(ids).logits[0, prompt - 1 :]
     fields = schema.parse(masks.text(decoding.tokens))
     assert [item["id"] for item in fields["detections"]] == [0, 1, 2]
-    assert any(letter.isalpha() for letter in fields["notes"])
     assert decoding.complete
-    assert decoding.model_steps < 0.7 * len(decoding.tokens)
+    assert decoding.model_steps <= masks.count_tokens(fields["notes"]) + 12, "free text, 8 choices, and their seams"
     check_choices(masks.session(schema), decoding.tokens, logits)

@@ -174,7 +174,7 @@ def _steps(rule: EscalateRule, target: Fields, run: _Run) -> Fields:
     moves = {**rule.raise_steps, **{key: -steps for key, steps in rule.lower_steps.items()}}
     moved = {}
     for key, steps in moves.items():
-        order = run.context.schema.rank(key) or []
+        order = run.context.schema.rank(key, scope=rule.scope) or []
         place = place_in(order, target.get(key))
         if place is not None:
             moved[key] = order[min(max(place + steps, 0), len(order) - 1)]

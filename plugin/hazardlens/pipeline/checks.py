@@ -11,6 +11,7 @@ from hazardlens.pipeline.rules import ContradictionRule, EscalateRule, Rule, Thr
 from hazardlens.pipeline.values import When
 from hazardlens.pipeline.wording import hint
 from hazardlens.schema import FieldSchema
+from hazardlens.schema.fields import Scope
 
 if TYPE_CHECKING:
     from hazardlens.pipeline.model import Pipeline
@@ -93,6 +94,8 @@ def rule_problems(rule: Rule, schema: FieldSchema) -> Iterator[str]:
                 yield from _known(field, schema.frame_properties, "frame")
                 yield from _known(field, schema.object_properties, "object")
             yield from _ranked([rule.by], schema.object_properties, "object", schema)
+            if schema.rank(rule.by, scope="frame") != schema.rank(rule.by, scope="object"):
+                yield f"field {rule.by!r} has other values for the frame than for objects, so they cannot be compared"
 
 
 def _known(field: str, known: Mapping[str, Any], scope: str) -> Iterator[str]:
@@ -101,19 +104,12 @@ def _known(field: str, known: Mapping[str, Any], scope: str) -> Iterator[str]:
         yield f"the schema has no {scope} field {field!r}, {hint(field, fields)}"
 
 
-def _ranked(fields: Iterable[str], known: Mapping[str, Any], scope: str, schema: FieldSchema) -> Iterator[str]:
+def _ranked(fields: Iterable[str], known: Mapping[str, Any], scope: Scope, schema: FieldSchema) -> Iterator[str]:
     for field in fields:
         problems = list(_known(field, known, scope))
         yield from problems
-        if not problems and schema.rank(field) is None:
+        if not problems and schema.rank(field, scope=scope) is None:
             yield f"field {field!r} has no rank; only an enum can be raised, lowered or compared"
-        elif not problems and scope == "object" and _misranked(field, schema):
-            yield f"field {field!r} has other values for the frame than for objects, so its rank is not clear"
-
-
-def _misranked(field: str, schema: FieldSchema) -> bool:
-    """Whether the field's one rank does not cover an object's values, as where the frame's field has others."""
-    return any(_misfit(value, schema.object_properties[field]) for value in schema.rank(field) or ())
 
 
 def _matched(when: When, known: Mapping[str, Any], scope: str) -> Iterator[str]:
