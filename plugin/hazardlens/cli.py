@@ -122,7 +122,7 @@ def schema_check(
     count_tokens = None
     if vlm is not None:
         from hazardlens.console import quiet_libraries
-        from hazardlens.vlm.local import load_tokenizer
+        from hazardlens.vlm.loading import load_tokenizer
 
         quiet_libraries()
         count_tokens = load_tokenizer(vlm).count_tokens

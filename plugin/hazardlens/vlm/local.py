@@ -3,40 +3,23 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import logging
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from huggingface_hub import HfApi, try_to_load_from_cache
 from PIL import Image
-from safetensors import SafetensorError
-from transformers import (
-    AutoModelForImageTextToText,
-    AutoProcessor,
-    BatchFeature,
-    BitsAndBytesConfig,
-    GenerationConfig,
-    LogitsProcessorList,
-    PreTrainedModel,
-)
+from transformers import BatchFeature, GenerationConfig, LogitsProcessorList, PreTrainedModel
 
-from hazardlens.errors import WeightsError
 from hazardlens.schema import GroundedSchema
 from hazardlens.vlm.base import Question, Reply, Shown, Vlm
 from hazardlens.vlm.decode import Decoding, jump_forward
+from hazardlens.vlm.loading import Quantization, load_model, load_processor
 from hazardlens.vlm.mask import MaskFactory, MaskProcessor
 
 _log = logging.getLogger(__name__)
-
-_HUB_TIMEOUT_S = 15.0
-
-Quantization = Literal["8bit", "4bit"]
 
 
 class LocalVlm(Vlm):
@@ -82,7 +65,7 @@ class LocalVlm(Vlm):
         trust_remote_code: bool = False,
         revision: str | None = None,
     ) -> None:
-        self.name = Path(model).name if Path(model).is_dir() else str(model)
+        self.name = Path(model).resolve().name if Path(model).is_dir() else str(model)
         self.longest_side_px = longest_side_px
         self.draw_ids = draw_ids
         self.max_new_tokens = max_new_tokens
@@ -90,8 +73,8 @@ class LocalVlm(Vlm):
         self._seed = seed
         self._lock = threading.Lock()
         where = {"trust_remote_code": trust_remote_code, "revision": revision}
-        self._processor = _load_processor(model, where)
-        self._model = _load_model(model, device, dtype, quantization, where)
+        self._processor = load_processor(model, where)
+        self._model = load_model(model, device=device, dtype=dtype, quantization=quantization, where=where)
         self._sampling = _sampling(self._model, temperature, top_k, top_p)
         self._masks = MaskFactory(
             self._processor.tokenizer,
@@ -172,107 +155,6 @@ class LocalVlm(Vlm):
                 custom_generate=jump_forward,
                 decoding=decoding,
             )
-
-
-def load_tokenizer(model: str | Path) -> MaskFactory:
-    """A model's tokenizer alone, for counting tokens without loading the model.
-
-    Raises:
-        WeightsError: If it cannot be had.
-    """
-    tokenizer = _load_processor(model, {}).tokenizer
-    return MaskFactory(tokenizer, vocab_rows=len(tokenizer), eos_token_ids=[tokenizer.eos_token_id])
-
-
-def _look_for(model: str | Path, where: dict[str, Any]) -> None:
-    """Ask the hub once about a model that is neither a folder nor cached; the loaders would try for minutes."""
-    revision = where["revision"]
-    if Path(model).is_dir() or isinstance(try_to_load_from_cache(str(model), "config.json", revision=revision), str):
-        return
-    try:
-        HfApi().model_info(str(model), revision=revision, timeout=_HUB_TIMEOUT_S)
-    except Exception as error:  # the client lets errors of its HTTP library through, which is not ours to name
-        raise WeightsError(
-            f"VLM {model} cannot be loaded: it is no folder here, and the hub says: {_first_line(error)}",
-            help="Give the path of a folder with the model, or check the name and the network.",
-        ) from error
-    _log.warning("VLM %s is not here and is fetched from the hub", model)
-
-
-def _load_processor(model: str | Path, where: dict[str, Any]) -> Any:
-    _look_for(model, where)
-    with _translated(model):
-        processor = AutoProcessor.from_pretrained(model, **where)
-    if getattr(processor, "image_processor", None) is None or getattr(processor, "tokenizer", None) is None:
-        raise WeightsError(
-            f"VLM {model}: it has no image processor, so it cannot see",
-            help="Name an image-text-to-text model, for instance HuggingFaceTB/SmolVLM2-500M-Video-Instruct.",
-        )
-    if not getattr(processor, "chat_template", None):
-        raise WeightsError(
-            f"VLM {model}: it has no chat template, so it cannot be asked a question",
-            help="Use an instruction-tuned model.",
-        )
-    return processor
-
-
-def _load_model(
-    model: str | Path,
-    device: str,
-    dtype: str,
-    quantization: Quantization | None,
-    where: dict[str, Any],
-) -> PreTrainedModel:
-    options: dict[str, Any] = {"dtype": dtype, **where}
-    if quantization is not None:
-        options["quantization_config"] = _quantization(quantization)
-    with _translated(model):
-        target = torch.device(device if device != "auto" else "cuda" if torch.cuda.is_available() else "cpu")
-        if quantization is not None:
-            options["device_map"] = {"": target}
-        loaded, info = AutoModelForImageTextToText.from_pretrained(model, output_loading_info=True, **options)
-        placed = loaded if quantization is not None else loaded.to(target)
-    missing = sorted(info["missing_keys"])
-    if missing:
-        raise WeightsError(
-            f"VLM {model}: {len(missing)} weights are missing, the first is {missing[0]}",
-            help="Fetch the model again; with weights missing it would answer at random.",
-        )
-    return placed.eval()
-
-
-def _quantization(quantization: Quantization) -> BitsAndBytesConfig:
-    absent = [name for name in ("accelerate", "bitsandbytes") if importlib.util.find_spec(name) is None]
-    if absent:
-        raise WeightsError(
-            f"quantisation to {quantization} needs {' and '.join(absent)}",
-            help="Install them with: pip install 'hazardlens[quantized]'",
-        )
-    return BitsAndBytesConfig(load_in_8bit=quantization == "8bit", load_in_4bit=quantization == "4bit")
-
-
-@contextmanager
-def _translated(model: str | Path) -> Iterator[None]:
-    """Translate what transformers, torch and safetensors are known to raise while a model is loaded."""
-    try:
-        yield
-    except (AssertionError, ImportError, KeyError, OSError, RuntimeError, SafetensorError, ValueError) as error:
-        raise WeightsError(f"VLM {model} cannot be loaded: {_first_line(error)}", help=_advice(model, error)) from error
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
-
-
-def _advice(model: str | Path, error: Exception) -> str:
-    if isinstance(error, ImportError):
-        return "Install the named package."
-    if isinstance(error, AssertionError | RuntimeError):
-        return "Check device and memory, and that the files belong together."
-    if Path(model).is_dir():
-        return "The folder needs config.json, the processor's and tokenizer's files, and *.safetensors of a VLM."
-    return "Name an image-text-to-text model."
 
 
 def _sampling(model: PreTrainedModel, temperature: float, top_k: int | None, top_p: float | None) -> GenerationConfig:
