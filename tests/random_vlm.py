@@ -1,4 +1,4 @@
-"""A VLM with random weights: the strictest judge of a mask, and never a judge of content."""
+"""VLMs with random weights: the strictest judges of a mask, and never judges of content."""
 
 from pathlib import Path
 
@@ -11,27 +11,15 @@ from transformers import (
     Idefics3Processor,
     LlamaConfig,
     PreTrainedTokenizerFast,
+    Qwen2VLConfig,
+    Qwen2VLForConditionalGeneration,
+    Qwen2VLImageProcessor,
+    Qwen2VLProcessor,
+    Qwen2VLVideoProcessor,
 )
 
-SPECIAL_TOKENS = [
-    "<|im_start|>",
-    "<end_of_utterance>",
-    "<pad>",
-    "<image>",
-    "<fake_token_around_image>",
-    "<global-img>",
-    "<row_1_col_1>",
-]
-
-CHAT_TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ message['role'] | capitalize }}:"
-    "{% if message['content'] is string %} {{ message['content'] }}{% else %}"
-    "{% for part in message['content'] %}"
-    "{% if part['type'] == 'image' %}<image>{% else %} {{ part['text'] }}{% endif %}"
-    "{% endfor %}{% endif %}<end_of_utterance>\n{% endfor %}"
-    "{% if add_generation_prompt %}Assistant: {% endif %}"
-)
-
+END = "<|im_end|>"
+PAD = "<pad>"
 CORPUS = [
     '{"notes": "A worker by the truck wears no helmet.", "hazard": "none", "severity": "low", "detections": ',
     '[{"id": 0, "hazard": "missing_ppe", "severity": "medium"}, {"id": 1, "hazard": "none", "severity": "none"}]}',
@@ -39,42 +27,58 @@ CORPUS = [
 ]
 
 
-def tokenizer(vocab_size: int = 420) -> PreTrainedTokenizerFast:
+def chat_template(image: str) -> str:
+    """A template that takes plain strings as well as lists of parts; `image` is what stands for a picture."""
+    return (
+        "{% for message in messages %}<|im_start|>{{ message['role'] | capitalize }}:"
+        "{% if message['content'] is string %} {{ message['content'] }}{% else %}"
+        "{% for part in message['content'] %}"
+        "{% if part['type'] == 'image' %}" + image + "{% else %} {{ part['text'] }}{% endif %}"
+        "{% endfor %}{% endif %}" + END + "\n{% endfor %}"
+        "{% if add_generation_prompt %}Assistant: {% endif %}"
+    )
+
+
+def tokenizer(*image_tokens: str) -> PreTrainedTokenizerFast:
     """A byte-level BPE tokenizer that knows a little of the hazard schema's words."""
+    special = ["<|im_start|>", END, PAD, *image_tokens]
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size, special_tokens=SPECIAL_TOKENS, initial_alphabet=alphabet, show_progress=False
+        vocab_size=420, special_tokens=special, initial_alphabet=alphabet, show_progress=False
     )
     bpe.train_from_iterator(CORPUS * 20, trainer)
     return PreTrainedTokenizerFast(
         tokenizer_object=bpe,
         bos_token="<|im_start|>",
-        eos_token="<end_of_utterance>",
-        pad_token="<pad>",
-        additional_special_tokens=SPECIAL_TOKENS[3:],
-        chat_template=CHAT_TEMPLATE,
+        eos_token=END,
+        pad_token=PAD,
+        additional_special_tokens=list(image_tokens),
     )
 
 
-def build(folder: Path, *, seed: int = 0, spare_rows: int = 60) -> Path:
-    """Write an Idefics3 with random weights to `folder`; its lm_head is `spare_rows` wider than the tokenizer."""
+def text_settings(words: PreTrainedTokenizerFast) -> dict[str, object]:
+    """A language model of two layers whose output is 60 rows wider than the tokenizer."""
+    return {
+        "vocab_size": len(words) + 60,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 8192,
+        "pad_token_id": words.pad_token_id,
+        "bos_token_id": words.bos_token_id,
+        "eos_token_id": words.eos_token_id,
+    }
+
+
+def build(folder: Path, *, seed: int = 0) -> Path:
+    """Write an Idefics3 with random weights to `folder`."""
     torch.manual_seed(seed)
-    words = tokenizer()
-    text = LlamaConfig(
-        vocab_size=len(words) + spare_rows,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=8192,
-        pad_token_id=words.pad_token_id,
-        bos_token_id=words.bos_token_id,
-        eos_token_id=words.eos_token_id,
-    )
+    words = tokenizer("<image>", "<fake_token_around_image>", "<global-img>", "<row_1_col_1>")
     vision = {
         "hidden_size": 64,
         "intermediate_size": 128,
@@ -84,20 +88,44 @@ def build(folder: Path, *, seed: int = 0, spare_rows: int = 60) -> Path:
         "patch_size": 16,
     }
     config = Idefics3Config(
-        text_config=text,
+        text_config=LlamaConfig(**text_settings(words)),
         vision_config=vision,
         scale_factor=2,
         image_token_id=words.convert_tokens_to_ids("<image>"),
         pad_token_id=words.pad_token_id,
         tie_word_embeddings=False,
     )
-    model = Idefics3ForConditionalGeneration(config)
+    size = {"longest_edge": 64}
+    pictures = Idefics3ImageProcessor(size=size, max_image_size=size, do_image_splitting=False)
+    processor = Idefics3Processor(pictures, words, image_seq_len=4, chat_template=chat_template("<image>"))
+    return _save(Idefics3ForConditionalGeneration(config), processor, words, folder)
+
+
+def build_qwen2_vl(folder: Path, *, seed: int = 0) -> Path:
+    """Write a Qwen2-VL with random weights to `folder`; its positions have three dimensions."""
+    torch.manual_seed(seed)
+    marks = ("<|vision_start|>", "<|image_pad|>", "<|vision_end|>", "<|video_pad|>")
+    words = tokenizer(*marks)
+    start, image, end, video = (words.convert_tokens_to_ids(mark) for mark in marks)
+    rope = {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 10000.0}
+    config = Qwen2VLConfig(
+        text_config={**text_settings(words), "rope_parameters": rope},
+        vision_config={"depth": 2, "embed_dim": 32, "hidden_size": 64, "num_heads": 2, "mlp_ratio": 2},
+        image_token_id=image,
+        video_token_id=video,
+        vision_start_token_id=start,
+        vision_end_token_id=end,
+        tie_word_embeddings=False,
+    )
+    pictures = Qwen2VLImageProcessor(size={"shortest_edge": 56 * 56, "longest_edge": 112 * 112})
+    template = chat_template("".join(marks[:3]))
+    processor = Qwen2VLProcessor(pictures, words, Qwen2VLVideoProcessor(), chat_template=template)
+    return _save(Qwen2VLForConditionalGeneration(config), processor, words, folder)
+
+
+def _save(model: object, processor: object, words: PreTrainedTokenizerFast, folder: Path) -> Path:
     model.generation_config.eos_token_id = words.eos_token_id
     model.generation_config.pad_token_id = words.pad_token_id
-    pictures = Idefics3ImageProcessor(
-        size={"longest_edge": 64}, max_image_size={"longest_edge": 64}, do_image_splitting=False
-    )
-    processor = Idefics3Processor(pictures, words, image_seq_len=4, chat_template=CHAT_TEMPLATE)
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
     return folder

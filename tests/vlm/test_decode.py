@@ -2,6 +2,7 @@
 
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import jsonschema
@@ -20,6 +21,7 @@ from hazardlens.vlm.local import LocalVlm
 from hazardlens.vlm.mask import MaskFactory, MaskProcessor, MaskSession
 from hazardlens.vlm.prompt import show
 from tests.benchmarks.decoding import Bench
+from tests.random_vlm import build, build_qwen2_vl
 
 COUNTS = (0, 1, 5, 30)
 
@@ -97,18 +99,23 @@ def test_jump_forward_gives_the_text_of_token_by_token_masking_in_few_steps(gree
     assert Bench(greedy_vlm).steps_per_token() <= 0.30
 
 
-def test_every_choice_is_the_models_own_likeliest_of_those_allowed(greedy_vlm: LocalVlm, schema: FieldSchema) -> None:
+@pytest.mark.parametrize("make", [build, build_qwen2_vl])
+def test_every_choice_is_the_models_own_likeliest_of_those_allowed(
+    make: Callable[[Path], Path], schema: FieldSchema, tmp_path: Path
+) -> None:
     """One pass over the finished answer, without cache and jumps, must agree with every choice that was made."""
+    vlm = LocalVlm(make(tmp_path), device="cpu")
     asked = question(schema, 5, 3)
-    inputs = greedy_vlm.inputs(show(asked, longest_side_px=64, draw_ids=False))
-    masks = greedy_vlm._masks
+    inputs = vlm.inputs(show(asked, longest_side_px=64, draw_ids=False))
+    masks = vlm._masks
     decoding = Decoding(session=masks.session(asked.schema), generator=torch.Generator(), max_new_tokens=2000)
-    greedy_vlm.decode(inputs, decoding)
-    prompt = inputs["input_ids"].shape[-1]
-    ids = torch.cat([inputs["input_ids"], torch.tensor([decoding.tokens])], dim=-1)
+    vlm.decode(inputs, decoding)
+    tokens = torch.tensor([decoding.tokens])
+    longer = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "mm_token_type_ids": tokens * 0}
+    whole = {name: torch.cat([inputs[name], end], dim=-1) for name, end in longer.items() if name in inputs}
     with torch.inference_mode():
-        whole = greedy_vlm._model(**{**inputs, "input_ids": ids, "attention_mask": torch.ones_like(ids)})
-    check_choices(masks.session(asked.schema), decoding.tokens, whole.logits[0, prompt - 1 :])
+        logits = vlm._model(**{**inputs, **whole}).logits
+    check_choices(masks.session(asked.schema), decoding.tokens, logits[0, inputs["input_ids"].shape[-1] - 1 :])
 
 
 def check_choices(session: MaskSession, tokens: list[int], logits: torch.Tensor) -> None:
@@ -187,7 +194,7 @@ def decode(vlm: LocalVlm, schema: FieldSchema, preference: LogitsProcessor, *, b
     return decoding
 
 
-@pytest.mark.parametrize("token", ["<image>", "<|im_start|>", "<end_of_utterance>", "<pad>", "beyond the tokenizer"])
+@pytest.mark.parametrize("token", ["<image>", "<|im_start|>", "<|im_end|>", "<pad>", "beyond the tokenizer"])
 def test_tokens_that_are_not_text_never_get_into_an_answer(
     greedy_vlm: LocalVlm, schema: FieldSchema, token: str
 ) -> None:

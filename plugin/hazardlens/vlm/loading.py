@@ -30,7 +30,7 @@ def load_tokenizer(model: str | Path) -> MaskFactory:
     Raises:
         WeightsError: If it cannot be had.
     """
-    tokenizer = load_processor(model, {"revision": None}).tokenizer
+    tokenizer = load_processor(model, {"revision": None, "trust_remote_code": False}).tokenizer
     return MaskFactory(tokenizer, vocab_rows=len(tokenizer), eos_token_ids=[tokenizer.eos_token_id])
 
 
@@ -73,7 +73,7 @@ def load_model(
         where: `revision` and `trust_remote_code`, as transformers takes them.
 
     Raises:
-        WeightsError: If it cannot be had, is incomplete, is not an image-text-to-text model, or does not fit the device.
+        WeightsError: If it cannot be had, is incomplete, is no image-text-to-text model, or does not fit the device.
     """
     options: dict[str, Any] = {"dtype": dtype, **where}
     if quantization is not None:
