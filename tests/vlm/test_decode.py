@@ -9,10 +9,10 @@ import jsonschema
 import numpy as np
 import pytest
 import torch
-from transformers import LogitsProcessor, LogitsProcessorList
+from transformers import ByT5Tokenizer, LogitsProcessor, LogitsProcessorList
 
 from hazardlens.detect.base import Detections
-from hazardlens.errors import ConstraintError
+from hazardlens.errors import ConstraintError, WeightsError
 from hazardlens.frames.base import Frame
 from hazardlens.schema import FieldSchema
 from hazardlens.vlm.base import Question, Reply
@@ -216,6 +216,12 @@ def test_a_mask_of_another_width_than_the_logits_is_an_error(greedy_vlm: LocalVl
     process = MaskProcessor(masks.session(schema.ground(0)))
     with pytest.raises(ConstraintError, match="shape"):
         process(torch.zeros(1, 5, dtype=torch.long), torch.zeros(1, 9999))
+
+
+def test_a_slow_tokenizer_is_refused() -> None:
+    with pytest.raises(WeightsError, match="ByT5Tokenizer") as caught:
+        MaskFactory(ByT5Tokenizer(), vocab_rows=384, eos_token_ids=[1])
+    assert "fast tokenizer" in caught.value.help
 
 
 def test_a_shape_is_compiled_once(greedy_vlm: LocalVlm, schema: FieldSchema, monkeypatch: pytest.MonkeyPatch) -> None:

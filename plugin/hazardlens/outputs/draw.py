@@ -18,7 +18,8 @@ _Colour = tuple[int, int, int]
 
 _UNKNOWN_BGR: _Colour = (150, 150, 150)
 _RANK_BGR: tuple[_Colour, ...] = ((96, 174, 39), (0, 200, 240), (0, 140, 255), (40, 40, 230), (180, 20, 160))
-_NOTE_LINES = 4
+_LINES = 4
+_LETTERS = 400
 _INK_BGR: _Colour = (255, 255, 255)
 
 
@@ -57,12 +58,11 @@ class Painter:
         _blit(image, patch, x1, max(0, y1 - patch.shape[0]), background=colour)
 
     def _draw_footer(self, image: NDArray[np.uint8], record: FrameRecord) -> None:
+        state_px = round(1.2 * self._letters_px)
         state = f"{record.time_s:.2f} s   {headline(record, self._verdict(record.fields, 'frame'))}"
-        lines = [_letters(state, round(1.2 * self._letters_px))]
         notes = (record.fields or {}).get("notes")
-        if isinstance(notes, str):
-            wrapped = _wrapped(notes, self._letters_px, image.shape[1])
-            lines[:0] = [_letters(line, self._letters_px) for line in wrapped]
+        said = _lines(notes, self._letters_px, image.shape[1]) if isinstance(notes, str) else []
+        lines = [*said, *_lines(state, state_px, image.shape[1])]
         colour = self._colour(record.fields, "frame")
         bottom = image.shape[0] - 2 * self._line_px
         top = max(0, bottom - sum(line.shape[0] for line in lines))
@@ -102,18 +102,22 @@ def headline(record: FrameRecord, verdict: str) -> str:
     return f"no answer: {vlm.status}" + (f", {vlm.reason}" if vlm.reason else "")
 
 
+def _lines(text: str, size_px: int, width_px: int) -> list[NDArray[np.uint8]]:
+    return [_letters(line, size_px) for line in _wrapped(text, size_px, width_px)]
+
+
 @lru_cache(maxsize=64)
 def _wrapped(text: str, size_px: int, width_px: int) -> tuple[str, ...]:
-    """Text broken into lines that fit into `width_px`, `_NOTE_LINES` at most."""
+    """Text broken into lines that fit into `width_px`, `_LINES` at most."""
     font = ImageFont.load_default(size=size_px)
     lines: list[str] = []
-    for word in text.split():
+    for word in text[:_LETTERS].split(" "):
         longer = f"{lines[-1]} {word}" if lines else word
         if lines and font.getlength(longer) <= width_px - size_px:
             lines[-1] = longer
         else:
             lines.append(word)
-    return tuple(lines[:_NOTE_LINES])
+    return tuple(lines[:_LINES])
 
 
 @lru_cache(maxsize=1024)
