@@ -38,9 +38,11 @@ def test_several_videos_in_one_call_one_of_them_bad(models: list[object], tmp_pa
     assert [summary["questions"]["by_status"] for summary in summaries] == [{"ok": 2}, {"ok": 2}]
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"a", "b"}
 
-    again = hazardlens("process", "a.mp4", *models, "--out", "out", cwd=tmp_path)
+    draw_video(tmp_path / "d.mp4", frames=3, rate=10)
+    again = hazardlens("process", "a.mp4", "d.mp4", *models, "--out", "out", cwd=tmp_path)
     assert again.returncode == 2
     assert "--overwrite" in again.stderr
+    assert "d.mp4: 3 of 3 frames read" in again.stdout
 
     os.remove(tmp_path / "out" / "b" / "summary.json")  # noqa: PTH107
     resumed = hazardlens("process", "a.mp4", "b.mp4", *models, "--out", "out", "--resume", cwd=tmp_path)
@@ -87,6 +89,9 @@ def test_no_answer_at_all_is_exit_code_3(models: list[object], tmp_path: Path) -
         (["a.mp4", "--overwrite", "--resume"], "exclude"),
         (["a.mp4", "--set", "detector.classes=[persn]"], "person"),
         (["a.mp4", "--no-such-option"], "no-such-option"),
+        (["a.mp4", "--vlm", "/no/such/folder"], "no such folder"),
+        (["a.mp4", "--schema", "plant"], "use a pipeline that does"),
+        (["rtsp://camera/1"], "not supported yet"),
     ],
 )
 def test_bad_input_is_exit_code_2_names_the_thing_and_writes_nothing(
@@ -140,9 +145,20 @@ def test_schema_check_tells_what_is_held_what_is_checked_and_how_long(random_vlm
     assert "uniqueItems" in checked
     assert "uniqueItems" not in held
     assert "longest answer" in run.stdout
+    negative = hazardlens("schema", "check", "own.json", "--objects", "-1", cwd=tmp_path)
+    assert (negative.returncode, "Traceback" in negative.stderr) == (2, False)
     with_model = hazardlens("schema", "check", "own.json", "--vlm", random_vlm_folder, cwd=tmp_path)
     assert with_model.returncode == 0
     assert "tokens of" in with_model.stdout
+
+
+def test_results_are_not_taken_as_input_and_a_question_may_never_come(models: list[object], tmp_path: Path) -> None:
+    draw_video(tmp_path / "a.mp4", frames=3, rate=10)
+    for more in ([], ["--overwrite", "--every", "never", "--set", "detector.classes=person"]):
+        run = hazardlens("process", "**/*.mp4", *models, "--out", "out", *more, cwd=tmp_path)
+        assert run.returncode == 0, run.stderr
+        assert {path.name for path in (tmp_path / "out").iterdir()} == {"a"}
+    assert "none asked" in run.stdout
 
 
 def test_help_and_version() -> None:

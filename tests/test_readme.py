@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 import hazardlens
 from hazardlens.testing.video import draw_video
@@ -69,6 +70,13 @@ def test_the_python_example(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     clip = draw_video(tmp_path / "clip.mp4", frames=25, rate=10)
     exec(example, {"video": clip, "detector": FakeDetector(), "vlm": vlm, "hazardlens": hazardlens})  # noqa: S102
     assert capsys.readouterr().out.splitlines()[0] == "0.0 s: fire. Flames by the wall."
+
+
+def test_the_pipeline_in_the_docs_is_one() -> None:
+    (example,) = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "docs/pipelines.md").read_text(), re.MULTILINE | re.DOTALL)
+    pipeline = hazardlens.Pipeline.load(yaml.safe_load(example))
+    pipeline.check(hazardlens.FieldSchema.load("hazard"), ["person", "truck"])
+    assert [rule.kind for rule in pipeline.rules] == ["escalate", "contradiction", "worst_object"]
 
 
 def test_links_lead_somewhere() -> None:

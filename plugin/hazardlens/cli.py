@@ -17,6 +17,7 @@ from rich.logging import RichHandler
 from hazardlens import __version__
 from hazardlens.console import print_error
 from hazardlens.errors import HazardlensError, InputError
+from hazardlens.outputs.folder import RECORDS, RESULTS
 
 app = typer.Typer(
     name="hazardlens",
@@ -27,6 +28,8 @@ app = typer.Typer(
 )
 schema_app = typer.Typer(help="Look at field schemas.", no_args_is_help=True)
 app.add_typer(schema_app, name="schema")
+
+_NEVER = ("never", "null", "none")
 
 _out = Console(emoji=False)
 _err = Console(stderr=True, emoji=False)
@@ -60,7 +63,7 @@ def process(
     schema: Annotated[
         str | None, typer.Option(metavar="S", help="A shipped schema's name, or a JSON Schema file.")
     ] = None,
-    every: Annotated[str | None, typer.Option(metavar="1s", help="Video time between questions.")] = None,
+    every: Annotated[str | None, typer.Option(metavar="1s", help="Video time between questions, or 'never'.")] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where results go, a folder per video.")] = Path(
         "hazardlens-out"
     ),
@@ -97,8 +100,8 @@ def process(
             "detector": detector,
             "vlm": vlm,
             "schema": schema,
-            "every": every,
-            "overrides": _settings(settings or []),
+            "every": None if every in _NEVER else every,
+            "overrides": {**({"ask.every_s": None} if every in _NEVER else {}), **_settings(settings or [])},
         },
         quiet=quiet,
         as_json=as_json,
@@ -109,7 +112,7 @@ def process(
 @schema_app.command("check")
 def schema_check(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A JSON Schema file, or a shipped schema's name.")],
-    objects: Annotated[int, typer.Option(help="Number of detections to count an answer's length for.")] = 20,
+    objects: Annotated[int, typer.Option(min=0, help="Number of detections to count an answer's length for.")] = 20,
     vlm: Annotated[
         str | None, typer.Option(metavar="V", help="Count tokens as this model's tokenizer does (hub name or folder).")
     ] = None,
@@ -144,12 +147,17 @@ def _expand(patterns: list[str]) -> list[Path]:
     """Paths as they are, patterns as what they match."""
     videos: list[Path] = []
     for pattern in patterns:
-        # Path.glob takes no absolute patterns.
-        matches = [pattern] if Path(pattern).exists() else sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
+        matches = [pattern] if Path(pattern).exists() else _matches(pattern)
         if not matches and glob.has_magic(pattern):
             raise InputError(f"nothing matches {pattern}", help="Check the pattern.")
         videos += [Path(match) for match in matches or [pattern]]
     return list(dict.fromkeys(videos))
+
+
+def _matches(pattern: str) -> list[str]:
+    """What a pattern matches, without results of earlier runs."""
+    found = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute patterns
+    return [path for path in found if not (Path(path).name in RESULTS and Path(path).with_name(RECORDS).exists())]
 
 
 def _settings(given: list[str]) -> dict[str, Any]:

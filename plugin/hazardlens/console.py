@@ -122,5 +122,7 @@ def _counts(counter: Counter[str]) -> str:
 
 
 def _stretch(stretch: Stretch) -> str:
-    said = ", ".join(map(str, stretch.fields.values())) if stretch.fields is not None else f"unknown ({stretch.status})"
+    said = f"unknown ({stretch.status})"
+    if stretch.fields is not None:
+        said = ", ".join(map(str, stretch.fields.values())) or "answered"
     return f"{stretch.from_s:8.2f} s to {stretch.to_s:8.2f} s  {said}"

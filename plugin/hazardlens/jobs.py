@@ -56,11 +56,7 @@ def run_jobs(job: Job, *, out: Console, err: Console) -> int:
     quiet_libraries()
     settled = settle(**job.parts)
     planned = folders(job.out, _readable(job.videos, codes := [EXIT_OK], err))
-    todo = to_do(planned, job.if_exists, settled.setup())
-    if not job.quiet:
-        for folder in planned:
-            if folder not in todo:
-                err.print(f"{folder.video}: finished before, skipped", markup=False, highlight=False)
+    todo = [folder for folder in planned if _is_to_do(folder, job, settled.setup(), codes, err)]
     try:
         if todo:
             parts = load(settled)
@@ -83,6 +79,20 @@ def _readable(videos: Sequence[Path], codes: list[int], err: Console) -> list[Pa
         else:
             readable.append(video)
     return readable
+
+
+def _is_to_do(folder: VideoFolder, job: Job, setup: dict[str, Any], codes: list[int], err: Console) -> bool:
+    """Whether a video is to be processed; results that are in the way are named and their exit code is added."""
+    try:
+        if to_do([folder], job.if_exists, setup):
+            return True
+    except InputError as error:
+        print_error(err, error)
+        codes.append(error.exit_code)
+    else:
+        if not job.quiet:
+            err.print(f"{folder.video}: finished before, skipped", markup=False, highlight=False)
+    return False
 
 
 def _run(job: Job, parts: Parts, folder: VideoFolder, *, out: Console, err: Console) -> int:

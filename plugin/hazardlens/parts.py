@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hazardlens.detect.base import Detector
+from hazardlens.errors import PipelineError
 from hazardlens.pipeline import Pipeline, VlmSettings
 from hazardlens.schema import FieldSchema
 from hazardlens.vlm.base import Vlm
@@ -140,6 +141,8 @@ def _overrides(
     every: float | str | None,
     more: Mapping[str, Any],
 ) -> dict[str, Any]:
+    _refuse_odd("detector", detector, Detector)
+    _refuse_odd("vlm", vlm, Vlm)
     changes: dict[str, Any] = {}
     if isinstance(detector, str | Path):
         changes["detector.weights"] = str(detector)
@@ -154,6 +157,14 @@ def _overrides(
     if every is not None:
         changes["ask.every_s"] = every
     return {**changes, **more}
+
+
+def _refuse_odd(name: str, given: object, kind: type) -> None:
+    """See that what was given as `name` is a path, a name, an instance of `kind`, or nothing."""
+    if given is None or isinstance(given, (str, Path, kind)):
+        return
+    what = f"the class {given.__name__}" if isinstance(given, type) else f"{given!r} of type {type(given).__name__}"
+    raise PipelineError(f"{name}: expected a path, a name or an instance of hazardlens.{kind.__name__}, got {what}")
 
 
 def _detector(settings: Pipeline) -> Detector:

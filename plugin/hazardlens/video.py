@@ -132,7 +132,7 @@ class VideoRun(Iterator[FrameRecord]):
             raise
         except BaseException as error:
             self._end_early.detach()
-            self._work.finish(complete=False, reason=f"{type(error).__name__}: {error}".rstrip(": "))
+            self._work.finish(complete=False, reason=_reason(error))
             raise
         return outcome.record
 
@@ -147,6 +147,10 @@ class VideoRun(Iterator[FrameRecord]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _reason(error: BaseException) -> str:
+    return "interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}".rstrip(": ")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)

@@ -47,7 +47,7 @@ def answered(hazard: str, severity: str) -> dict:
 )
 def test_box_and_footer_have_the_colour_of_the_rank(fields: dict | None, status: str, colour: tuple) -> None:
     state = VlmState(status=status, age_s=0.5 if status == "carried" else None)
-    image = Painter(SCHEMA, (320, 240)).draw(np.zeros((240, 320, 3), np.uint8), record(fields, state))
+    image = Painter(SCHEMA, (320, 240), {}).draw(np.zeros((240, 320, 3), np.uint8), record(fields, state))
     assert tuple(image[130, 100]) == colour
     assert tuple(image[239, 5]) == colour
 
@@ -78,7 +78,7 @@ def test_each_scope_has_its_own_ranks_and_what_has_none_is_grey(
     schema = FieldSchema.load(Site)
     made = record({"hazard": "none", "severity": frame}, VlmState(status="ok"))
     made = replace(made, detections=(replace(made.detections[0], fields={"severity": own}),))
-    image = Painter(schema, (320, 240)).draw(np.zeros((240, 320, 3), np.uint8), made)
+    image = Painter(schema, (320, 240), {}).draw(np.zeros((240, 320, 3), np.uint8), made)
     assert (tuple(image[130, 100]), tuple(image[239, 5])) == colours
 
 
@@ -86,7 +86,7 @@ def test_each_scope_has_its_own_ranks_and_what_has_none_is_grey(
 def test_any_size_can_be_drawn_on(size_wh: tuple[int, int]) -> None:
     width, height = size_wh
     image = np.zeros((height, width, 3), np.uint8)
-    drawn = Painter(SCHEMA, size_wh).draw(image, record(answered("fire", "high"), VlmState(status="ok"), size_wh))
+    drawn = Painter(SCHEMA, size_wh, {}).draw(image, record(answered("fire", "high"), VlmState(status="ok"), size_wh))
     assert drawn.shape == image.shape
     assert drawn.any()
 
@@ -94,7 +94,7 @@ def test_any_size_can_be_drawn_on(size_wh: tuple[int, int]) -> None:
 def test_a_picture_that_cannot_be_written_is_copied() -> None:
     image = np.zeros((240, 320, 3), np.uint8)
     image.setflags(write=False)
-    assert Painter(SCHEMA, (320, 240)).draw(image, record(None, VlmState(status="error"))).any()
+    assert Painter(SCHEMA, (320, 240), {}).draw(image, record(None, VlmState(status="error"))).any()
 
 
 @pytest.mark.parametrize(
@@ -108,3 +108,11 @@ def test_a_picture_that_cannot_be_written_is_copied() -> None:
 )
 def test_the_state_in_words(vlm: VlmState, words: str) -> None:
     assert headline(record(None, vlm), "fire, high") == words
+
+
+def test_zones_are_drawn_with_their_names() -> None:
+    image = np.zeros((240, 320, 3), np.uint8)
+    zones = {"gate": [(0.75, 0.25), (1.0, 0.25), (1.0, 0.75), (0.75, 0.75)]}
+    drawn = Painter(SCHEMA, (320, 240), zones).draw(image, record(None, VlmState(status="skipped")))
+    assert drawn[100, 240].tolist() == [255, 255, 255]
+    assert drawn[63:80, 245:280].any()

@@ -36,6 +36,13 @@ def test_videos_of_the_same_name_get_folders_of_their_own(videos: list[Path], tm
     assert planned == folders(tmp_path / "out", videos)
 
 
+def test_a_folder_is_found_again_whatever_other_videos_are_named(videos: list[Path], tmp_path: Path) -> None:
+    both = folders(tmp_path / "out", videos[:2])
+    for folder in both:
+        finish(folder)
+    assert folders(tmp_path / "out", videos[:1]) == both[:1]
+
+
 def test_a_video_that_is_named_twice_gets_one_folder(videos: list[Path], tmp_path: Path) -> None:
     twice = tmp_path / "a" / ".." / "a" / "site.mp4"
     assert len(folders(tmp_path / "out", [videos[0], twice])) == 1

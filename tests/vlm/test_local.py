@@ -91,6 +91,12 @@ def test_a_text_only_model_is_refused(tmp_path: Path) -> None:
         LocalVlm(tmp_path, device="cpu")
 
 
+@pytest.mark.parametrize("name", ["/no/such/folder", "./models/vlm", "../vlm", "~/vlm", "a/b/c", "with space"])
+def test_a_folder_that_is_not_there_is_no_name_on_the_hub(name: str) -> None:
+    with pytest.raises(WeightsError, match="no such folder"):
+        LocalVlm(name, device="cpu")
+
+
 def test_a_hub_that_cannot_be_reached_is_named_with_a_way_out() -> None:
     with pytest.raises(WeightsError, match="nobody/no-such-model") as caught:
         LocalVlm("nobody/no-such-model", device="cpu")
@@ -117,7 +123,7 @@ def test_quantisation_without_its_packages_is_named(random_vlm_folder: Path, mon
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(WeightsError, match="accelerate and bitsandbytes") as caught:
         LocalVlm(random_vlm_folder, device="cpu", quantization="8bit")
-    assert "hazardlens[quantized]" in caught.value.help
+    assert "pip install accelerate bitsandbytes" in caught.value.help
 
 
 @pytest.mark.parametrize(("quantization", "layer"), [("8bit", "Linear8bitLt"), ("4bit", "Linear4bit")])

@@ -133,6 +133,8 @@ def _translated(what: str, to: type[DetectionError] | type[WeightsError], *, hel
         ValueError,
         pickle.UnpicklingError,
     ) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name is not None:
+            help = f"This format needs a package: pip install {error.name.replace('_', '-')}"  # noqa: A001
         raise to(f"{what}: {_first_line(error)}", help=help) from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -75,7 +76,9 @@ def open_media(path: Path) -> InputContainer:
     try:
         status = path.stat()
     except FileNotFoundError as error:
-        raise VideoError(f"{path} does not exist", help="Check the path; it is case-sensitive.") from error
+        address = re.match(r"[a-z]+:/", str(path)) is not None
+        advice = "Cameras and addresses are not supported yet." if address else "Check the path; it is case-sensitive."
+        raise VideoError(f"{path} does not exist", help=advice) from error
     except OSError as error:
         raise VideoError(f"{path} cannot be read: {error.strerror}", help="Check the path and its rights.") from error
     if S_ISDIR(status.st_mode):

@@ -32,6 +32,7 @@ class Lane:
         self._places = threading.BoundedSemaphore(depth)
         self._questions: queue.SimpleQueue[tuple[Question, Future[Answer]] | None] = queue.SimpleQueue()
         self._under_way: set[Future[Answer]] = set()
+        self._failing = False
         # A daemon, for a VLM that hangs must not keep the program from ending.
         self._worker = threading.Thread(target=self._work, name="hazardlens-vlm", daemon=True)
         self._worker.start()
@@ -63,9 +64,18 @@ class Lane:
             if self._stop.is_set():
                 future.cancel()
             else:
-                future.set_result(answer(self._vlm, question, self._stop))
+                result = answer(self._vlm, question, self._stop)
+                self._tell(question, result)
+                future.set_result(result)
             self._under_way.discard(future)
             self._places.release()
+
+    def _tell(self, question: Question, result: Answer) -> None:
+        """Log the first of failures in a row as a warning; all are in the records."""
+        level = logging.INFO if self._failing else logging.WARNING
+        self._failing = result.status != "ok"
+        if self._failing:
+            _log.log(level, "question about frame %d: %s: %s", question.frame.index, result.status, result.reason)
 
 
 def answer(vlm: Vlm, question: Question, stop: threading.Event) -> Answer:
@@ -89,8 +99,6 @@ def answer(vlm: Vlm, question: Question, stop: threading.Event) -> Answer:
     except Exception as error:  # noqa: BLE001 - whatever a VLM raises must become a status, or the video would be lost
         status, reason = "error", f"{type(error).__name__}: {error}"
         _log.debug("question about frame %d", question.frame.index, exc_info=error)
-    if reason is not None:
-        _log.warning("question about frame %d: %s: %s", question.frame.index, status, reason)
     return Answer(
         status=status,
         reason=reason,

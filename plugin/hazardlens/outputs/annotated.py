@@ -16,6 +16,7 @@ from hazardlens.merge.outcome import Outcome
 from hazardlens.outputs.base import Output
 from hazardlens.outputs.draw import Painter
 from hazardlens.outputs.video import VideoWriter
+from hazardlens.pipeline import Pipeline
 from hazardlens.schema import FieldSchema
 
 
@@ -26,7 +27,7 @@ class AnnotatedVideo(Output):
         path: The MP4 file; it is replaced if it exists.
         source: The video that the frames come from, for size, rate and sound.
         schema: The schema of the records' fields.
-        crf: Quality, 0 (lossless) to 51.
+        pipeline: Its zones are drawn, and it says how good the video is to be.
 
     Raises:
         OutputError: If the file cannot be made.
@@ -34,14 +35,14 @@ class AnnotatedVideo(Output):
 
     needs_pixels: ClassVar[bool] = True
 
-    def __init__(self, path: Path, *, source: VideoFile, schema: FieldSchema, crf: int) -> None:
-        self._painter = Painter(schema, source.size_wh)
+    def __init__(self, path: Path, *, source: VideoFile, schema: FieldSchema, pipeline: Pipeline) -> None:
+        self._painter = Painter(schema, source.size_wh, _corners(pipeline))
         self._writer = VideoWriter(
             path,
             size_wh=source.size_wh,
             rate=source.rate,
             audio_from=source.path,
-            crf=crf,
+            crf=pipeline.video_crf,
         )
 
     def write(self, outcome: Outcome) -> None:
@@ -69,13 +70,14 @@ class AnnotatedPicture(Output):
         path: The JPEG file; it is replaced if it exists.
         source: The picture, for its size.
         schema: The schema of the record's fields.
+        pipeline: Its zones are drawn.
     """
 
     needs_pixels: ClassVar[bool] = True
 
-    def __init__(self, path: Path, *, source: VideoFile, schema: FieldSchema) -> None:
+    def __init__(self, path: Path, *, source: VideoFile, schema: FieldSchema, pipeline: Pipeline) -> None:
         self._path = path
-        self._painter = Painter(schema, source.size_wh)
+        self._painter = Painter(schema, source.size_wh, _corners(pipeline))
 
     def write(self, outcome: Outcome) -> None:
         """Draw and save the frame.
@@ -91,3 +93,7 @@ class AnnotatedPicture(Output):
 
     def close(self, *, complete: bool) -> None:
         """Nothing is held open."""
+
+
+def _corners(pipeline: Pipeline) -> dict[str, tuple[tuple[float, float], ...]]:
+    return {name: zone.polygon for name, zone in pipeline.zones.items()}

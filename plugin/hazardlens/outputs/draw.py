@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import cv2
@@ -32,16 +33,22 @@ class Painter:
     Args:
         schema: The schema that the records' fields follow.
         size_wh: Width and height of the frames in pixels; it sets the size of the letters.
+        zones: Corners (x, y) of each zone by name, in fractions of the frame.
     """
 
-    def __init__(self, schema: FieldSchema, size_wh: tuple[int, int]) -> None:
+    def __init__(
+        self, schema: FieldSchema, size_wh: tuple[int, int], zones: Mapping[str, Sequence[tuple[float, float]]]
+    ) -> None:
         self._schema = schema
+        self._zones = {name: np.array(corners) for name, corners in zones.items()}
         self._letters_px = max(11, round(min(size_wh) / 36))
         self._line_px = max(1, round(min(size_wh) / 300))
 
     def draw(self, image: NDArray[np.uint8], record: FrameRecord) -> NDArray[np.uint8]:
         """Draw on `image`, shape (H, W, 3), BGR, in place, and return it."""
         image = image if image.flags.writeable and image.flags.c_contiguous else np.array(image)
+        for name, corners in self._zones.items():
+            self._draw_zone(image, name, corners)
         for detection in record.detections:
             self._draw_detection(image, detection)
         self._draw_footer(image, record)
@@ -56,6 +63,13 @@ class Painter:
         label = f"{name}: {verdict}" if verdict else name
         patch = _letters(label, self._letters_px)
         _blit(image, patch, x1, max(0, y1 - patch.shape[0]), background=colour)
+
+    def _draw_zone(self, image: NDArray[np.uint8], name: str, corners: NDArray[np.float64]) -> None:
+        height, width = image.shape[:2]
+        points = np.rint(corners * (width, height)).astype(np.int32)
+        cv2.polylines(image, [points], isClosed=True, color=_INK_BGR, thickness=self._line_px)
+        x, y = points[points[:, 1].argmin()]
+        _blit(image, _letters(name, self._letters_px), int(x), int(y))
 
     def _draw_footer(self, image: NDArray[np.uint8], record: FrameRecord) -> None:
         state_px = round(1.2 * self._letters_px)

@@ -19,6 +19,7 @@ RECORDS = "records.jsonl"
 SUMMARY = "summary.json"
 VIDEO = "annotated.mp4"
 PICTURE = "annotated.jpg"
+_CANNOT_RESUME = "Use --overwrite to replace them, or another --out."
 RESULTS = (RECORDS, SUMMARY, VIDEO, PICTURE)
 
 
@@ -50,11 +51,16 @@ class VideoFolder:
             return False
         video, now = told.get("video") or {}, identity(self.video)
         if video.get("path") != now["path"]:
-            raise _in_the_way(self.path, f"of another video, {video.get('path')}")
+            raise OutputExistsError(
+                f"{self.path} holds results of another video, {video.get('path')}", help=_CANNOT_RESUME
+            )
         if not told.get("complete") or video != now:
             return False
-        if any(told.get(key) != value for key, value in json.loads(json.dumps(setup)).items()):
-            raise _in_the_way(self.path, "that were made with other settings")
+        other = [key for key, value in json.loads(json.dumps(setup)).items() if told.get(key) != value]
+        if other:
+            raise OutputExistsError(
+                f"{self.path} holds finished results of other settings ({', '.join(other)})", help=_CANNOT_RESUME
+            )
         return True
 
     def clear(self) -> None:
@@ -68,7 +74,8 @@ class VideoFolder:
             for name in RESULTS:
                 (self.path / name).unlink(missing_ok=True)
         except OSError as error:
-            raise OutputError(f"{self.path} cannot be used: {error.strerror}") from error
+            message = f"{self.path} cannot be used: {error.strerror}"
+            raise OutputError(message, help="Give another --out that can be written to.") from error
 
     def _summary(self) -> dict[str, Any] | None:
         try:
@@ -95,7 +102,7 @@ def folders(out: Path, videos: Sequence[Path]) -> list[VideoFolder]:
     """
     distinct = list({video.resolve(): video for video in videos}.values())
     names = Counter(video.stem for video in distinct)
-    planned = [VideoFolder(video=video, path=out / _name(video, names)) for video in distinct]
+    planned = [VideoFolder(video=video, path=_path(out, video, names)) for video in distinct]
     for folder in planned:
         if folder.video.resolve() in _results(planned):
             raise InputError(
@@ -115,15 +122,11 @@ def to_do(planned: Sequence[VideoFolder], if_exists: IfExists, setup: Mapping[st
         return [folder for folder in planned if not folder.is_finished(setup)]
     used = [folder for folder in planned if folder.used]
     if used and if_exists == "refuse":
-        raise _in_the_way(used[0].path, "")
+        raise OutputExistsError(
+            f"{used[0].path} already holds results",
+            help="Use --overwrite to replace them, --resume to finish what is unfinished, or another --out.",
+        )
     return list(planned)
-
-
-def _in_the_way(path: Path, whose: str) -> OutputExistsError:
-    return OutputExistsError(
-        f"{path} already holds results {whose}".rstrip(),
-        help="Use --overwrite to replace them, --resume to finish what is unfinished, or another --out.",
-    )
 
 
 def _results(planned: Sequence[VideoFolder]) -> Iterator[Path]:
@@ -131,8 +134,9 @@ def _results(planned: Sequence[VideoFolder]) -> Iterator[Path]:
         yield from (folder.path.resolve() / name for name in RESULTS)
 
 
-def _name(video: Path, names: Counter[str]) -> str:
-    if names[video.stem] == 1 and video.stem.strip("."):
-        return video.stem
+def _path(out: Path, video: Path, names: Counter[str]) -> Path:
+    """The marked name is also taken where an earlier call, with other videos beside this one, has made that folder."""
     mark = hashlib.sha256(str(video.resolve()).encode("utf-8", "surrogateescape")).hexdigest()[:8]
-    return f"{video.stem}-{mark}"
+    marked = out / f"{video.stem}-{mark}"
+    plain = names[video.stem] == 1 and video.stem.strip(".") and not marked.exists()
+    return out / video.stem if plain else marked

@@ -56,10 +56,10 @@ class Results:
         try:
             if folder is not None:
                 folder.clear()
-                self._write_summary(complete=False, reason="under way, or ended without a word")
+                self._write_summary(complete=False, reason="not finished: under way, or ended by force")
                 self._outputs.append(RecordsFile(folder.path / RECORDS))
             if folder is not None and pipeline.video:
-                self._outputs.append(_annotated(folder.path, source, schema, pipeline.video_crf))
+                self._outputs.append(_annotated(folder.path, source, schema, pipeline))
             if trace is not None:
                 self._outputs.append(Trace(trace))
         except BaseException:
@@ -123,7 +123,7 @@ class Results:
             write_summary(self._summary_path, self.summary.to_dict(complete=complete, reason=reason))
 
 
-def _annotated(folder: Path, source: VideoFile, schema: FieldSchema, crf: int) -> Output:
+def _annotated(folder: Path, source: VideoFile, schema: FieldSchema, pipeline: Pipeline) -> Output:
     if source.is_still:
-        return AnnotatedPicture(folder / PICTURE, source=source, schema=schema)
-    return AnnotatedVideo(folder / VIDEO, source=source, schema=schema, crf=crf)
+        return AnnotatedPicture(folder / PICTURE, source=source, schema=schema, pipeline=pipeline)
+    return AnnotatedVideo(folder / VIDEO, source=source, schema=schema, pipeline=pipeline)

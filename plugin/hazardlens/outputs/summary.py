@@ -173,6 +173,7 @@ def write_summary(path: Path, summary: dict[str, Any]) -> None:
         part.write_text(text, encoding="utf-8", errors="backslashreplace")  # \udce9 is valid inside JSON
         part.replace(path)
     except OSError as error:
+        part.unlink(missing_ok=True)
         raise OutputError(f"{path} cannot be written: {error.strerror}") from error
 
 

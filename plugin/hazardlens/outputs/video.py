@@ -145,7 +145,7 @@ class VideoWriter:
         if not isinstance(error, (av.FFmpegError, OSError)):
             raise error
         message = f"{self.path} could not be written further: {error.strerror}"
-        raise OutputError(message, help="What was written before plays. Free some space and run it again.") from error
+        raise OutputError(message, help="What was written before plays. Make room, then use --resume.") from error
 
 
 class _Carried:

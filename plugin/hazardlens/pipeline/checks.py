@@ -57,10 +57,10 @@ def class_problems(pipeline: Pipeline, class_names: Collection[str] | None) -> I
     for place, classes in _classes_named(pipeline):
         for name in classes or ():
             if known is not None and name not in known:
-                if kept is not None and class_names is not None and name in class_names:
-                    yield f"{place}: detector.classes leaves out {name!r}"
+                if kept is None or (class_names is not None and name not in class_names):
+                    yield f"{place}: the detector has no class {name!r}, {hint(name, class_names or known)}"
                 else:
-                    yield f"{place}: the detector has no class {name!r}, {hint(name, known)}"
+                    yield f"{place}: {name!r} is not among detector.classes ({', '.join(kept)})"
 
 
 def _classes_named(pipeline: Pipeline) -> Iterator[tuple[str, Iterable[str] | None]]:

@@ -103,11 +103,16 @@ class Pipeline(Part):
         Raises:
             PipelineError: If anything is named that does not exist, or a value does not fit; all problems are listed.
         """
-        problems = list(class_problems(self, class_names))
-        for index, rule in enumerate(self.rules):
-            problems += [f"rules.{index} ({rule.name}): {problem}" for problem in rule_problems(rule, schema)]
+        problems, advice = list(class_problems(self, class_names)), ""
         if problems:
-            raise PipelineError(listed("pipeline", problems))
+            advice = "Name classes that the detector has, in a pipeline file of your own."
+        for index, rule in enumerate(self.rules):
+            found = dict.fromkeys(rule_problems(rule, schema))
+            problems += [f"rules.{index} ({rule.name}): {problem}" for problem in found]
+            if found:
+                advice = f"The rules do not go with schema '{schema.name}': use a pipeline that does, or rules: []."
+        if problems:
+            raise PipelineError(listed("pipeline", problems), help=advice)
 
     def check_asks(self) -> None:
         """See that something would ask a VLM.

@@ -38,7 +38,7 @@ def _values(value: object) -> object:
 
 Duration = Annotated[float, BeforeValidator(parse_duration), Field(ge=0, allow_inf_nan=False)]
 """A length of time in seconds; a file may write `1s`, `500ms`, `2m`."""
-Classes = Annotated[tuple[str, ...], Field(min_length=1)]
+Classes = Annotated[tuple[str, ...], BeforeValidator(_values), Field(min_length=1)]
 """Names of detector classes."""
 Fraction = Annotated[float, Field(ge=0, le=1)]
 """A share, 0..1."""

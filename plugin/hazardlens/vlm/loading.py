@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from hazardlens.vlm.mask import MaskFactory
 _log = logging.getLogger(__name__)
 
 _HUB_TIMEOUT_S = 15.0
+_HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
 Quantization = Literal["8bit", "4bit"]
 
@@ -96,6 +98,10 @@ def load_model(
 def _look_for(model: str | Path, where: dict[str, Any]) -> None:
     """Ask the hub once about a model that is neither a folder nor cached; the loaders would try for minutes."""
     revision = where["revision"]
+    if not Path(model).is_dir() and _HUB_NAME.fullmatch(str(model)) is None:
+        raise WeightsError(
+            f"VLM {model} cannot be loaded: no such folder", help="Give the path of a folder with the model."
+        )
     if Path(model).is_dir() or isinstance(try_to_load_from_cache(str(model), "config.json", revision=revision), str):
         return
     try:
@@ -113,7 +119,7 @@ def _quantization(quantization: Quantization) -> BitsAndBytesConfig:
     if absent:
         raise WeightsError(
             f"quantisation to {quantization} needs {' and '.join(absent)}",
-            help="Install them with: pip install 'hazardlens[quantized]'",
+            help=f"Install them: pip install {' '.join(absent)}",
         )
     return BitsAndBytesConfig(load_in_8bit=quantization == "8bit", load_in_4bit=quantization == "4bit")
 

@@ -1,0 +1,50 @@
+"""What a run is made of is settled before weights are loaded, and nothing odd is taken for nothing."""
+
+import pytest
+
+from hazardlens.errors import PipelineError
+from hazardlens.parts import assemble, settle
+from hazardlens.testing import FakeDetector, FakeVlm
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"vlm": FakeVlm}, "vlm: expected a path, a name or an instance of hazardlens.Vlm, got the class FakeVlm"),
+        ({"vlm": 5}, "got 5 of type int"),
+        ({"detector": FakeDetector}, "got the class FakeDetector"),
+        ({"detector": FakeVlm()}, "of type FakeVlm"),
+        ({"vlm": FakeVlm(), "overrides": {"ask.every_s": None, "ask.new_track": []}}, "nothing would ever ask"),
+        ({"schema": "plant"}, "use a pipeline that does"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(given: dict, message: str) -> None:
+    with pytest.raises(PipelineError) as caught:
+        settle("site", **given)
+    assert message in str(caught.value)
+
+
+def test_parts_of_the_users_own_are_used() -> None:
+    detector, vlm = FakeDetector(), FakeVlm()
+    parts = assemble({"schema": "hazard"}, detector=detector, vlm=vlm)
+    assert (parts.detector, parts.vlm) == (detector, vlm)
+    assert (parts.setup["detector"], parts.setup["vlm"]) == ("fake-detector", "fake-vlm")
+
+
+def test_more_objects_than_the_schema_allows_is_found_before_the_first_frame() -> None:
+    item = {
+        "type": "object",
+        "properties": {"id": {"type": "integer"}, "kind": {"enum": ["a", "b"]}},
+        "required": ["id", "kind"],
+        "additionalProperties": False,
+    }
+    schema = {
+        "type": "object",
+        "properties": {"detections": {"type": "array", "items": item, "maxItems": 5}},
+        "required": ["detections"],
+        "additionalProperties": False,
+    }
+    parts = assemble({"schema": schema, "max_objects": 5}, detector=FakeDetector(), vlm=FakeVlm())
+    assert parts.schema.has_detections
+    with pytest.raises(ValueError, match="detections"):
+        assemble({"schema": schema}, detector=FakeDetector(), vlm=FakeVlm())
