@@ -46,6 +46,9 @@ def test_command(place: Path, environment: dict[str, str], number: int) -> None:
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout
+    if "--trace" in COMMANDS[number]:
+        traces = {path.name for path in (place / "results" / "trace").glob("*/*")}
+        assert {"frame_000000.png", "frame_000000.prompt.txt", "frame_000000.answer.json"} <= traces
     if number == 0:
         made = {path.name for path in (place / "hazardlens-out" / "my video").iterdir()}
         assert made == {"records.jsonl", "annotated.mp4", "summary.json"}

@@ -1,5 +1,6 @@
 """A video in, records out: through the whole of the product, with fakes for detector and VLM."""
 
+import asyncio
 import gc
 import json
 import os
@@ -107,6 +108,10 @@ def test_a_slow_vlm_gets_every_asked_frame_and_memory_stays_bounded(tmp_path: Pa
     assert max(held) <= 13
 
 
+def cancel(question: Question) -> dict:
+    raise asyncio.CancelledError
+
+
 @pytest.mark.parametrize(
     ("answer", "status"),
     [
@@ -114,6 +119,7 @@ def test_a_slow_vlm_gets_every_asked_frame_and_memory_stays_bounded(tmp_path: Pa
         (lambda q: "{}", "invalid"),
         (lambda q: '{"notes": "All is well.", "hazard": "none"', "invalid"),
         (lambda q: "All is well, no hazard.", "invalid"),
+        (cancel, "error"),
     ],
 )
 def test_a_failure_is_never_no_hazard(clip: Path, tmp_path: Path, answer: Callable, status: str) -> None:
@@ -326,13 +332,15 @@ def test_a_detector_that_fails_ends_the_run_with_what_was_done(clip: Path, tmp_p
 
 def test_the_trace_holds_picture_prompt_and_answer_of_every_question(clip: Path, tmp_path: Path) -> None:
     run(clip, trace=tmp_path / "trace")
-    said = sorted((tmp_path / "trace" / "clip").glob("*.answer.json"))
+    (folder,) = (tmp_path / "trace").iterdir()
+    assert folder.name.startswith("clip-")
+    said = sorted(folder.glob("*.answer.json"))
     assert [path.name[:12] for path in said] == [f"frame_{k:06d}" for k in range(0, 50, 10)]
     answer = json.loads(said[1].read_text(encoding="utf-8"))
     assert (answer["frame"], answer["status"], answer["trigger"]) == (10, "ok", ["every"])
     assert "This is frame 10." in answer["raw"]
-    assert "person" in (tmp_path / "trace" / "clip" / "frame_000010.prompt.txt").read_text(encoding="utf-8")
-    assert read_number(_bgr(tmp_path / "trace" / "clip" / "frame_000010.png")) == 10
+    assert "person" in (folder / "frame_000010.prompt.txt").read_text(encoding="utf-8")
+    assert read_number(_bgr(folder / "frame_000010.png")) == 10
 
 
 def _bgr(path: Path):
@@ -367,6 +375,64 @@ def test_a_run_that_nobody_holds_any_more_is_ended(clip: Path, tmp_path: Path) -
     assert threading.active_count() == before
     assert [r["frame"] for r in read_records(tmp_path / "out" / "clip")] == list(range(11))
     assert read_summary(tmp_path / "out" / "clip")["reason"] == "ended before the video did"
+
+
+def test_a_run_that_the_collector_finds_in_another_thread_is_ended(clip: Path, tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    held = [
+        hazardlens.process(
+            clip, pipeline={"schema": "hazard"}, detector=FakeDetector(), vlm=FakeVlm(), out=tmp_path / "out"
+        )
+    ]
+    next(held[0])
+    dropping = threading.Thread(target=held.clear)
+    dropping.start()
+    dropping.join()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(30)
+        assert not thread.is_alive(), thread
+    assert read_summary(tmp_path / "out" / "clip")["reason"] == "ended before the video did"
+
+
+def test_a_run_may_be_closed_from_another_thread(clip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hazardlens.merge.lane._CLOSE_WAITS_S", 0.05)
+    asked, release = threading.Event(), threading.Event()
+
+    def answer(question: Question) -> dict:
+        asked.set()
+        assert release.wait(60)
+        return verdict(question)
+
+    process = hazardlens.process(
+        clip, pipeline={"schema": "hazard"}, detector=FakeDetector(), vlm=FunctionVlm(answer), out=tmp_path / "out"
+    )
+    records: list[hazardlens.FrameRecord] = []
+    reading = threading.Thread(target=lambda: records.extend(process))
+    reading.start()
+    assert asked.wait(60)
+    closing = threading.Thread(target=process.close)
+    closing.start()
+    reading.join(60)
+    assert not reading.is_alive()
+    release.set()
+    closing.join(60)
+    assert not closing.is_alive()
+    assert read_summary(tmp_path / "out" / "clip")["reason"] == "ended before the video did"
+
+
+def fail_in_the_loop(run: hazardlens.VideoRun) -> None:
+    with run:
+        for record in run:
+            raise KeyError(record.frame)
+
+
+def test_an_error_in_the_users_loop_is_the_reason(clip: Path, tmp_path: Path) -> None:
+    process = hazardlens.process(
+        clip, pipeline={"schema": "hazard"}, detector=FakeDetector(), vlm=FakeVlm(), out=tmp_path / "out"
+    )
+    with pytest.raises(KeyError):
+        fail_in_the_loop(process)
+    assert read_summary(tmp_path / "out" / "clip")["reason"] == "KeyError: 0"
 
 
 LIMITED = """

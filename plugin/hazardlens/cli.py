@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import glob
 import logging
+import os
 import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +19,7 @@ from rich.logging import RichHandler
 from hazardlens import __version__
 from hazardlens.console import print_error
 from hazardlens.errors import HazardlensError, InputError
+from hazardlens.merge.lane import THREAD_NAME
 from hazardlens.outputs.folder import RECORDS, RESULTS
 
 app = typer.Typer(
@@ -28,8 +31,6 @@ app = typer.Typer(
 )
 schema_app = typer.Typer(help="Look at field schemas.", no_args_is_help=True)
 app.add_typer(schema_app, name="schema")
-
-_NEVER = ("never", "null", "none")
 
 _out = Console(emoji=False)
 _err = Console(stderr=True, emoji=False)
@@ -100,8 +101,8 @@ def process(
             "detector": detector,
             "vlm": vlm,
             "schema": schema,
-            "every": None if every in _NEVER else every,
-            "overrides": {**({"ask.every_s": None} if every in _NEVER else {}), **_settings(settings or [])},
+            "every": every,
+            "overrides": _settings(settings or []),
         },
         quiet=quiet,
         as_json=as_json,
@@ -140,7 +141,18 @@ def main() -> None:
         app()
     except HazardlensError as error:
         print_error(_err, error)
-        sys.exit(error.exit_code)
+        _exit(error.exit_code)
+    except SystemExit as ending:
+        _exit(ending.code if isinstance(ending.code, int) else 0)
+
+
+def _exit(code: int) -> None:
+    """Exit, without waiting for a VLM that does not stop: Python would abort while its thread is busy in torch."""
+    if any(thread.name == THREAD_NAME for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _expand(patterns: list[str]) -> list[Path]:

@@ -96,10 +96,9 @@ def _is_to_do(folder: VideoFolder, job: Job, setup: dict[str, Any], codes: list[
 
 
 def _run(job: Job, parts: Parts, folder: VideoFolder, *, out: Console, err: Console) -> int:
-    trace = job.trace / folder.path.name if job.trace is not None else None
     try:
         with (
-            VideoRun(parts, folder.video, folder=folder, trace=trace) as run,
+            VideoRun(parts, folder.video, folder=folder, trace=job.trace) as run,
             RunProgress(err, run, hidden=job.quiet) as progress,
         ):
             for record in run:

@@ -20,6 +20,9 @@ SchemaSource = str | Path | Mapping[str, Any] | type | FieldSchema
 """A shipped schema's name, a path, a JSON Schema, a pydantic model class, or a loaded schema."""
 
 
+_NEVER = ("never", "null", "none")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settled:
     """What a run will be made of.
@@ -83,7 +86,7 @@ def settle(
         detector: Weights or a detector, in place of the pipeline's.
         vlm: Hub name, folder or a VLM, in place of the pipeline's; `none` for detections only.
         schema: A field schema, in place of the pipeline's.
-        every: Seconds of video time between questions (or `"1s"`, `"500ms"`), in place of the pipeline's.
+        every: Seconds of video time between questions (or `"1s"`, `"500ms"`, `"never"`), in place of the pipeline's.
         overrides: More settings to change, by dotted place, as `Pipeline.with_overrides` takes them.
 
     Raises:
@@ -155,7 +158,7 @@ def _overrides(
     elif isinstance(schema, Mapping):
         changes["schema"] = schema
     if every is not None:
-        changes["ask.every_s"] = every
+        changes["ask.every_s"] = None if every in _NEVER else every
     return {**changes, **more}
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import threading
 import weakref
 from collections.abc import Iterator, Mapping
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +22,8 @@ from hazardlens.outputs.summary import Summary
 from hazardlens.parts import Parts, PipelineSource, SchemaSource, load, settle
 from hazardlens.record import FrameRecord
 from hazardlens.vlm.base import Vlm
+
+_ENDED_EARLY = "ended before the video did"
 
 
 def process(
@@ -60,10 +65,7 @@ def process(
     (folder,) = folders(Path(out), [Path(video)]) if out is not None else (None,)
     if folder is not None and not to_do([folder], if_exists, settled.setup()):
         raise OutputExistsError(f"{folder.path} holds the finished results", help="There is nothing left to resume.")
-    named = folder or folders(Path(), [Path(video)])[0]
-    return VideoRun(
-        load(settled), video, folder=folder, trace=Path(trace) / named.path.name if trace is not None else None
-    )
+    return VideoRun(load(settled), video, folder=folder, trace=Path(trace) if trace is not None else None)
 
 
 class VideoRun(Iterator[FrameRecord]):
@@ -76,7 +78,7 @@ class VideoRun(Iterator[FrameRecord]):
         parts: What processes the frames.
         video: The video, or a picture.
         folder: Where results go, or None.
-        trace: Where traces go, or None.
+        trace: Folder that gets a folder of traces, or None.
 
     Raises:
         VideoError: If it is no readable video.
@@ -103,7 +105,9 @@ class VideoRun(Iterator[FrameRecord]):
         )
         self._work = _Work(reader=reader, stream=stream, results=results)
         self._outcomes = stream.outcomes(reader)
-        self._end_early = weakref.finalize(self, self._work.finish, complete=False, reason="ended before the video did")
+        self._turn = threading.RLock()
+        self._closing = False
+        self._open = weakref.finalize(self, _end_abandoned, self._work)
 
     @property
     def summary(self) -> Summary:
@@ -121,24 +125,26 @@ class VideoRun(Iterator[FrameRecord]):
         return self._work.stream.questions_waiting
 
     def __next__(self) -> FrameRecord:
-        if not self._end_early.alive:
-            raise StopIteration
-        try:
-            outcome = next(self._outcomes)
-            self._work.results.write(outcome)
-        except StopIteration:
-            self._end_early.detach()
-            self._work.finish(complete=True)
-            raise
-        except BaseException as error:
-            self._end_early.detach()
-            self._work.finish(complete=False, reason=_reason(error))
-            raise
-        return outcome.record
+        with self._turn:
+            if self._closing or not self._open.alive:
+                raise StopIteration
+            try:
+                outcome = next(self._outcomes)
+                self._work.results.write(outcome)
+            except StopIteration:
+                self._finish(complete=True)
+                raise
+            except CancelledError:
+                self._finish(complete=False, reason=_ENDED_EARLY)
+                raise StopIteration from None
+            except BaseException as error:
+                self._finish(complete=False, reason=_reason(error))
+                raise
+            return outcome.record
 
     def close(self) -> None:
-        """End early, if it has not ended; may be called twice."""
-        self._end_early()
+        """End early, if it has not ended; may be called twice, and from another thread."""
+        self._end(_ENDED_EARLY)
 
     def __enter__(self) -> Self:
         return self
@@ -146,7 +152,18 @@ class VideoRun(Iterator[FrameRecord]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self._end(_ENDED_EARLY if error is None else _reason(error))
+
+    def _end(self, reason: str) -> None:
+        """End early; where another thread is in the midst of a frame, wait for it, but not for an answer."""
+        self._closing = True
+        self._work.stream.stop()
+        with self._turn:
+            self._finish(complete=False, reason=reason)
+
+    def _finish(self, *, complete: bool, reason: str | None = None) -> None:
+        if self._open.detach():
+            self._work.finish(complete=complete, reason=reason)
 
 
 def _reason(error: BaseException) -> str:
@@ -170,3 +187,15 @@ class _Work:
                 self.reader.close()
             finally:
                 self.stream.close()
+
+
+def _end_abandoned(work: _Work) -> None:
+    """End a run that nobody holds any more.
+
+    The garbage collector may find that out in any thread, the run's own among them, which cannot wait for themselves.
+    """
+    if threading.current_thread() is threading.main_thread():
+        work.finish(complete=False, reason=_ENDED_EARLY)
+    else:
+        end = functools.partial(work.finish, complete=False, reason=_ENDED_EARLY)
+        threading.Thread(target=end, name="hazardlens-end").start()

@@ -29,7 +29,7 @@ def question(index: int = 0) -> Question:
     )
 
 
-def raising(error: Exception) -> FunctionVlm:
+def raising(error: BaseException) -> FunctionVlm:
     def fail(_: Question) -> str:
         raise error
 
@@ -64,6 +64,9 @@ class Ending(Vlm):
         (Ending(Reply(text=VALID[:20], end="truncated", reason="cut at 5 tokens")), "truncated", "cut at 5 tokens"),
         (Ending(Reply(text="I cannot help with that.", end="refused")), "refused", "refused"),
         (Ending(Reply(text=VALID, end="truncated")), "truncated", "truncated"),
+        (Ending(VALID), "error", "expected a Reply"),
+        (Ending(Reply(text=None)), "error", "expected a Reply"),
+        (raising(SystemExit("enough")), "error", "SystemExit"),
     ],
 )
 def test_what_a_vlm_does_becomes_a_status(vlm: Vlm, status: str, reason: str | None) -> None:
@@ -117,8 +120,9 @@ def test_closing_stops_the_answer_under_way_and_leaves_no_thread() -> None:
     first, second = lane.ask(question(0)), lane.ask(question(1))
     assert vlm.asked.wait(10)
     lane.close()
-    assert first.result(0).status == "timeout"
+    assert first.cancelled()
     assert second.cancelled()
+    assert lane.ask(question(2)).cancelled()
     assert threading.active_count() == before
 
 
@@ -131,10 +135,23 @@ def test_closing_does_not_wait_for_a_vlm_that_hangs(
     future = lane.ask(question(0))
     assert vlm.asked.wait(10)
     lane.close()
-    assert not future.done()
+    assert future.cancelled()
     assert "sleeper does not stop" in caplog.text
     vlm.release.set()
-    assert future.result(10).status == "timeout"
+
+
+def test_asking_a_closed_lane_that_is_full_does_not_wait() -> None:
+    vlm = Sleeper()
+    lane = Lane(vlm, depth=1)
+    lane.ask(question(0))
+    waiting: list[object] = []
+    asking = threading.Thread(target=lambda: waiting.append(lane.ask(question(1))))
+    asking.start()
+    assert vlm.asked.wait(10)
+    lane.close()
+    asking.join(10)
+    assert not asking.is_alive()
+    assert waiting[0].cancelled()
 
 
 def test_closing_one_lane_leaves_the_other_alone() -> None:

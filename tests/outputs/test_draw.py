@@ -116,3 +116,15 @@ def test_zones_are_drawn_with_their_names() -> None:
     drawn = Painter(SCHEMA, (320, 240), zones).draw(image, record(None, VlmState(status="skipped")))
     assert drawn[100, 240].tolist() == [255, 255, 255]
     assert drawn[63:80, 245:280].any()
+
+
+def test_what_stands_behind_a_line_break_is_drawn_too() -> None:
+    def inked(notes: str) -> int:
+        fields = {**answered("fire", "high"), "notes": notes}
+        image = np.zeros((240, 320, 3), np.uint8)
+        return int((Painter(SCHEMA, (320, 240), {}).draw(image, record(fields, OK)) > 200).sum())
+
+    assert inked("One.\nTwo two two.") == inked("One. Two two two.") > inked("One.")
+
+
+OK = VlmState(status="ok")

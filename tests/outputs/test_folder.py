@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hazardlens.errors import InputError, OutputError, OutputExistsError
-from hazardlens.outputs.folder import RECORDS, SUMMARY, VideoFolder, folders, identity, to_do
+from hazardlens.errors import InputError, OutputError, OutputExistsError, VideoError
+from hazardlens.outputs.folder import RECORDS, SUMMARY, VideoFolder, folders, identity, marked_name, to_do
 
 SETUP = {"detector": "d", "pipeline": {"ask": [1, 2]}}
 
@@ -41,6 +41,32 @@ def test_a_folder_is_found_again_whatever_other_videos_are_named(videos: list[Pa
     for folder in both:
         finish(folder)
     assert folders(tmp_path / "out", videos[:1]) == both[:1]
+    (alone,) = folders(tmp_path / "alone", videos[:1])
+    finish(alone)
+    assert alone.path.name == "site"
+    first, second = folders(tmp_path / "alone", videos[:2])
+    assert first == alone
+    assert second.path.name.startswith("site-")
+
+
+def test_long_names_fit(tmp_path: Path) -> None:
+    video = tmp_path / ("ы" * 125 + ".mp4")
+    video.write_text("x")
+    (folder,) = folders(tmp_path / "out", [video])
+    folder.clear()
+    (tmp_path / "out" / marked_name(video)).mkdir()
+
+
+def test_a_video_that_vanished_is_named(tmp_path: Path) -> None:
+    with pytest.raises(VideoError, match=r"gone\.mp4"):
+        identity(tmp_path / "gone.mp4")
+
+
+def test_results_without_records_are_not_finished(videos: list[Path], tmp_path: Path) -> None:
+    (folder,) = folders(tmp_path / "out", videos[:1])
+    finish(folder)
+    (folder.path / RECORDS).unlink()
+    assert to_do([folder], "resume", SETUP) == [folder]
 
 
 def test_a_video_that_is_named_twice_gets_one_folder(videos: list[Path], tmp_path: Path) -> None:

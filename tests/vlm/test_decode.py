@@ -168,6 +168,18 @@ def test_an_answer_that_nobody_waits_for_is_given_up(greedy_vlm: LocalVlm, schem
     assert ask(greedy_vlm, question(schema, 1, 0)).end == "complete"
 
 
+def test_a_long_pass_is_given_up_between_two_layers(random_vlm_folder: Path, schema: FieldSchema) -> None:
+    vlm = LocalVlm(random_vlm_folder, device="cpu")
+    stop = threading.Event()
+    layers = vlm._model.model.text_model.layers
+    seen = []
+    layers[0].register_forward_hook(lambda *_: (seen.append(0), stop.set()))
+    layers[1].register_forward_hook(lambda *_: seen.append(1))
+    with pytest.raises(TimeoutError, match="stopped"):
+        ask(vlm, question(schema, 1, 0), stop)
+    assert seen == [0]
+
+
 class Prefer(LogitsProcessor):
     """A model that badly wants one token."""
 

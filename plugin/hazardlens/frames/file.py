@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import threading
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -47,6 +48,7 @@ class VideoFile(FrameReader):
         self._damaged = 0
         self._started = False
         self._closed = False
+        self._closing = threading.Lock()
         self._ahead: Ahead[Picture] | None = None
         self._decoder = Decoder(self.path)
         self._rate = self._decoder.rate
@@ -128,8 +130,9 @@ class VideoFile(FrameReader):
         )
 
     def close(self) -> None:
-        """End the thread and let go of the file; may be called twice."""
+        """End the thread and let go of the file; may be called twice, and from two threads."""
         self._started = self._closed = True
-        if self._ahead is not None:
-            self._ahead.stop()
-        self._decoder.container.close()
+        with self._closing:  # two threads in FFmpeg's close at once end the process
+            if self._ahead is not None:
+                self._ahead.stop()
+            self._decoder.container.close()

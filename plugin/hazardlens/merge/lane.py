@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
 import time
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 
 from hazardlens.record import Status
 from hazardlens.schema import AnswerError
@@ -15,7 +16,9 @@ from hazardlens.vlm.prompt import show
 
 _log = logging.getLogger(__name__)
 
+THREAD_NAME = "hazardlens-vlm"
 _CLOSE_WAITS_S = 5.0
+_LOOKS_UP_S = 0.2
 
 
 class Lane:
@@ -34,7 +37,7 @@ class Lane:
         self._under_way: set[Future[Answer]] = set()
         self._failing = False
         # A daemon, for a VLM that hangs must not keep the program from ending.
-        self._worker = threading.Thread(target=self._work, name="hazardlens-vlm", daemon=True)
+        self._worker = threading.Thread(target=self._work, name=THREAD_NAME, daemon=True)
         self._worker.start()
 
     @property
@@ -43,16 +46,30 @@ class Lane:
         return len(self._under_way)
 
     def ask(self, question: Question) -> Future[Answer]:
-        """Put a question into the lane, waiting for a place; whatever a VLM raises is in the answer's status."""
-        self._places.acquire()
+        """Put a question into the lane, waiting for a place; whatever a VLM raises is in the answer's status.
+
+        Once the lane is closed, the future is cancelled.
+        """
         future: Future[Answer] = Future()
+        while not self._places.acquire(timeout=_LOOKS_UP_S):
+            if self._stop.is_set():
+                future.cancel()
+                return future
         self._under_way.add(future)
         self._questions.put((question, future))
+        if self._stop.is_set():
+            future.cancel()
         return future
 
-    def close(self) -> None:
-        """Drop the questions that still wait, tell the VLM to stop, and give it a moment to do so."""
+    def stop(self) -> None:
+        """Cancel the questions under way and tell the VLM to stop."""
         self._stop.set()
+        for future in list(self._under_way):
+            future.cancel()
+
+    def close(self) -> None:
+        """Stop, and give the VLM a moment to do so."""
+        self.stop()
         self._questions.put(None)
         self._worker.join(_CLOSE_WAITS_S)
         if self._worker.is_alive():
@@ -61,14 +78,16 @@ class Lane:
     def _work(self) -> None:
         while (item := self._questions.get()) is not None:
             question, future = item
-            if self._stop.is_set():
-                future.cancel()
-            else:
-                result = answer(self._vlm, question, self._stop)
-                self._tell(question, result)
-                future.set_result(result)
+            if not self._stop.is_set():
+                self._settle(question, future, answer(self._vlm, question, self._stop))
             self._under_way.discard(future)
             self._places.release()
+
+    def _settle(self, question: Question, future: Future[Answer], result: Answer) -> None:
+        if not self._stop.is_set():
+            self._tell(question, result)
+        with contextlib.suppress(InvalidStateError):  # cancelled by `close` at this very moment
+            future.set_result(result)
 
     def _tell(self, question: Question, result: Answer) -> None:
         """Log the first of failures in a row as a warning; all are in the records."""
@@ -88,7 +107,7 @@ def answer(vlm: Vlm, question: Question, stop: threading.Event) -> Answer:
     reason: str | None
     try:
         shown = show(question, longest_side_px=vlm.longest_side_px, draw_ids=vlm.draw_ids)
-        reply = vlm.ask(question, shown, stop)
+        reply = _checked(vlm.ask(question, shown, stop))
         status, reason = _ended(reply)
         if status == "ok":
             fields = question.schema.parse(reply.text)
@@ -96,7 +115,7 @@ def answer(vlm: Vlm, question: Question, stop: threading.Event) -> Answer:
         status, reason = "invalid", str(error)
     except TimeoutError as error:
         status, reason = "timeout", str(error) or "no answer in time"
-    except Exception as error:  # noqa: BLE001 - whatever a VLM raises must become a status, or the video would be lost
+    except BaseException as error:  # noqa: BLE001 - whatever a VLM raises becomes a status, or the lane would stand still
         status, reason = "error", f"{type(error).__name__}: {error}"
         _log.debug("question about frame %d", question.frame.index, exc_info=error)
     return Answer(
@@ -108,6 +127,12 @@ def answer(vlm: Vlm, question: Question, stop: threading.Event) -> Answer:
         attempts=1,
         shown=shown,
     )
+
+
+def _checked(reply: object) -> Reply:
+    if not isinstance(reply, Reply) or not isinstance(reply.text, str):
+        raise TypeError(f"expected a Reply with a text, the VLM gave {type(reply).__name__}")
+    return reply
 
 
 def _ended(reply: Reply) -> tuple[Status, str | None]:

@@ -73,7 +73,7 @@ class FrameStream:
         self._stages = stages
         self._keep_pixels = keep_pixels
         self._token = object() if follow else None
-        self._read_failure: Exception | None = None
+        self._failure: Exception | None = None
         self._policy = AskPolicy(pipeline.ask, pipeline.zones)
         self._joiner = Joiner(schema=schema, rules=pipeline.rules, zones=pipeline.zones, max_age_s=pipeline.max_age_s)
         self._lane = Lane(vlm) if vlm is not None else None
@@ -90,38 +90,43 @@ class FrameStream:
 
         Whatever reading or detecting raises is raised once the frames before it have been yielded.
         """
-        failure: Exception | None = None
-        try:
-            yield from self._while_reading(iter(frames))
-        except Exception as error:  # noqa: BLE001 - raised again below
-            failure = error
-        while self._waiting:
-            yield self._next()
-        if failure is not None:
-            raise failure
-
-    def _while_reading(self, frames: Iterator[Frame]) -> Iterator[Outcome]:
-        while batch := self._read(frames):
-            with self._stages.stage("detect"):
-                found = self._detector.detect(batch, stream=self._token)
-            for frame, detections in zip(batch, found, strict=True):
+        source = iter(frames)
+        while batch := self._detected(source):
+            for frame, detections in batch:
                 with self._stages.stage("ask"):
                     self._enqueue(frame, detections)
                 yield from self._ready()
+        while self._waiting:
+            yield self._next()
+        if self._failure is not None:
+            raise self._failure
+
+    def _detected(self, frames: Iterator[Frame]) -> list[tuple[Frame, Detections]]:
+        """The next batch; empty at the end, and where reading or detecting failed."""
+        batch = self._read(frames)
+        if not batch:
+            return []
+        try:
+            with self._stages.stage("detect"):
+                return list(zip(batch, self._detector.detect(batch, stream=self._token), strict=True))
+        except Exception as error:  # noqa: BLE001 - raised once the frames before it have been yielded
+            self._failure = error
+            return []
 
     def _read(self, frames: Iterator[Frame]) -> list[Frame]:
-        """The next batch; what ends it early is raised by the next call."""
-        if self._read_failure is not None:
-            raise self._read_failure
         batch: list[Frame] = []
-        with self._stages.stage("read"):
+        if self._failure is None:
             try:
-                batch.extend(itertools.islice(frames, self._pipeline.detector.batch))
-            except Exception as error:
-                if not batch:
-                    raise
-                self._read_failure = error
+                with self._stages.stage("read"):
+                    batch.extend(itertools.islice(frames, self._pipeline.detector.batch))
+            except Exception as error:  # noqa: BLE001 - raised once the frames before it have been yielded
+                self._failure = error
         return batch
+
+    def stop(self) -> None:
+        """Ask nothing more and cancel what is under way: who waits for an answer gets a CancelledError instead."""
+        if self._lane is not None:
+            self._lane.stop()
 
     def close(self) -> None:
         """Drop what still waits, end the lane and forget the tracks."""
@@ -148,8 +153,9 @@ class FrameStream:
         trigger = self._policy.decide(frame, detections)
         if not trigger:
             return detections, None
-        limit = self._pipeline.max_objects if self._schema.has_detections else 0
-        detections, asked = self._policy.select(detections, limit)
+        asked = 0
+        if self._schema.has_detections:
+            detections, asked = self._policy.select(detections, self._pipeline.max_objects)
         question = Question(
             frame=frame,
             detections=detections,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from hazardlens.merge.outcome import Outcome
 
 
 class Output(ABC):
-    """Takes finished frames, one after the other; closed by `close` or by leaving a `with` block.
+    """Takes finished frames, one after the other.
 
     Attributes:
         needs_pixels: Whether it needs the pixels of every frame.
@@ -29,11 +28,3 @@ class Output(ABC):
     @abstractmethod
     def close(self, *, complete: bool) -> None:
         """Finish; `complete` tells whether the source was processed to its end. May be called twice."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close(complete=error is None)

@@ -76,7 +76,8 @@ class Painter:
         state = f"{record.time_s:.2f} s   {headline(record, self._verdict(record.fields, 'frame'))}"
         notes = (record.fields or {}).get("notes")
         said = _lines(notes, self._letters_px, image.shape[1]) if isinstance(notes, str) else []
-        lines = [*said, *_lines(state, state_px, image.shape[1])]
+        told = [_rendered(line, state_px) for line in _wrapped(state, state_px, image.shape[1])]
+        lines = [*said, *told]
         colour = self._colour(record.fields, "frame")
         bottom = image.shape[0] - 2 * self._line_px
         top = max(0, bottom - sum(line.shape[0] for line in lines))
@@ -125,7 +126,7 @@ def _wrapped(text: str, size_px: int, width_px: int) -> tuple[str, ...]:
     """Text broken into lines that fit into `width_px`, `_LINES` at most."""
     font = ImageFont.load_default(size=size_px)
     lines: list[str] = []
-    for word in text[:_LETTERS].split(" "):
+    for word in text[:_LETTERS].split():
         longer = f"{lines[-1]} {word}" if lines else word
         if lines and font.getlength(longer) <= width_px - size_px:
             lines[-1] = longer
@@ -136,6 +137,11 @@ def _wrapped(text: str, size_px: int, width_px: int) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _letters(text: str, size_px: int) -> NDArray[np.uint8]:
+    """Text that is drawn again and again."""
+    return _rendered(text, size_px)
+
+
+def _rendered(text: str, size_px: int) -> NDArray[np.uint8]:
     """Text as coverage 0..255, shape (h, w), with a margin."""
     font = ImageFont.load_default(size=size_px)
     left, _, right, _ = font.getbbox(text)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from hazardlens.errors import InputError, OutputError, OutputExistsError
+from hazardlens.errors import InputError, OutputError, OutputExistsError, VideoError
 
 IfExists = Literal["refuse", "overwrite", "resume"]
 """What to do with results that are already there."""
@@ -46,7 +47,7 @@ class VideoFolder:
         Raises:
             OutputExistsError: If it holds results of another video, or finished ones with another setup.
         """
-        told = self._summary()
+        told = _summary(self.path)
         if told is None:
             return False
         video, now = told.get("video") or {}, identity(self.video)
@@ -54,7 +55,7 @@ class VideoFolder:
             raise OutputExistsError(
                 f"{self.path} holds results of another video, {video.get('path')}", help=_CANNOT_RESUME
             )
-        if not told.get("complete") or video != now:
+        if not told.get("complete") or video != now or not (self.path / RECORDS).exists():
             return False
         other = [key for key, value in json.loads(json.dumps(setup)).items() if told.get(key) != value]
         if other:
@@ -77,17 +78,17 @@ class VideoFolder:
             message = f"{self.path} cannot be used: {error.strerror}"
             raise OutputError(message, help="Give another --out that can be written to.") from error
 
-    def _summary(self) -> dict[str, Any] | None:
-        try:
-            told = json.loads((self.path / SUMMARY).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-        return told if isinstance(told, dict) else None
-
 
 def identity(video: Path) -> dict[str, Any]:
-    """What tells a video from another one, and from a newer one of the same name: path, size and time of change."""
-    stat = video.stat()
+    """What tells a video from another one, and from a newer one of the same name: path, size and time of change.
+
+    Raises:
+        VideoError: If it is not there.
+    """
+    try:
+        stat = video.stat()
+    except OSError as error:
+        raise VideoError(f"{video} cannot be read: {error.strerror}", help="Check the path and its rights.") from error
     path = str(video.resolve()).encode("utf-8", "backslashreplace").decode()
     return {"path": path, "size_bytes": stat.st_size, "modified_ns": stat.st_mtime_ns}
 
@@ -134,9 +135,26 @@ def _results(planned: Sequence[VideoFolder]) -> Iterator[Path]:
         yield from (folder.path.resolve() / name for name in RESULTS)
 
 
-def _path(out: Path, video: Path, names: Counter[str]) -> Path:
-    """The marked name is also taken where an earlier call, with other videos beside this one, has made that folder."""
+def marked_name(video: Path) -> str:
+    """A folder's name that no other video shares: the video's, and a mark of its path."""
     mark = hashlib.sha256(str(video.resolve()).encode("utf-8", "surrogateescape")).hexdigest()[:8]
-    marked = out / f"{video.stem}-{mark}"
-    plain = names[video.stem] == 1 and video.stem.strip(".") and not marked.exists()
-    return out / video.stem if plain else marked
+    return f"{os.fsdecode(os.fsencode(video.stem)[:200])}-{mark}"
+
+
+def _path(out: Path, video: Path, names: Counter[str]) -> Path:
+    """The plain name where it is free or this video's already, whatever other videos are named beside it."""
+    plain, marked = out / video.stem, out / marked_name(video)
+    if not video.stem.strip("."):
+        return marked
+    told = _summary(plain)
+    if told is not None and (told.get("video") or {}).get("path") == identity(video)["path"]:
+        return plain
+    return marked if names[video.stem] > 1 or marked.exists() else plain
+
+
+def _summary(folder: Path) -> dict[str, Any] | None:
+    try:
+        told = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return told if isinstance(told, dict) else None

@@ -12,7 +12,7 @@ from hazardlens.frames.file import VideoFile
 from hazardlens.merge.outcome import Outcome
 from hazardlens.outputs.annotated import AnnotatedPicture, AnnotatedVideo
 from hazardlens.outputs.base import Output
-from hazardlens.outputs.folder import PICTURE, RECORDS, SUMMARY, VIDEO, VideoFolder, identity
+from hazardlens.outputs.folder import PICTURE, RECORDS, SUMMARY, VIDEO, VideoFolder, identity, marked_name
 from hazardlens.outputs.records import RecordsFile
 from hazardlens.outputs.summary import Summary, write_summary
 from hazardlens.outputs.trace import Trace
@@ -31,7 +31,7 @@ class Results:
         source: The video.
         pipeline: Says whether an annotated video is written, and how.
         folder: Where records, video and summary go, or None.
-        trace: Where traces go, or None.
+        trace: Folder that gets a folder of traces, or None.
 
     Attributes:
         summary: Counts so far.
@@ -61,7 +61,7 @@ class Results:
             if folder is not None and pipeline.video:
                 self._outputs.append(_annotated(folder.path, source, schema, pipeline))
             if trace is not None:
-                self._outputs.append(Trace(trace))
+                self._outputs.append(Trace(trace / marked_name(source.path)))
         except BaseException:
             self._close_outputs(complete=False)
             raise

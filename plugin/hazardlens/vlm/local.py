@@ -72,9 +72,14 @@ class LocalVlm(Vlm):
         self._timeout_s = timeout_s
         self._seed = seed
         self._lock = threading.Lock()
+        self._decoding: Decoding | None = None
         where = {"trust_remote_code": trust_remote_code, "revision": revision}
         self._processor = load_processor(model, where)
         self._model = load_model(model, device=device, dtype=dtype, quantization=quantization, where=where)
+        for layers in self._model.modules():
+            if isinstance(layers, torch.nn.ModuleList):
+                for layer in layers:
+                    layer.register_forward_pre_hook(self._look_up)
         self._sampling = _sampling(self._model, temperature, top_k, top_p)
         self._masks = MaskFactory(
             self._processor.tokenizer,
@@ -127,6 +132,11 @@ class LocalVlm(Vlm):
                 model_steps=decoding.model_steps,
             )
 
+    def _look_up(self, *_: object) -> None:
+        """Runs before every layer, so that a pass over a long prompt can be given up half-way."""
+        if self._decoding is not None:
+            self._decoding.check_time()
+
     def inputs(self, shown: Shown) -> BatchFeature:
         """The model's inputs for what is shown, on its device."""
         picture = Image.fromarray(shown.image)
@@ -147,6 +157,7 @@ class LocalVlm(Vlm):
         processors = LogitsProcessorList([*(preferences or []), MaskProcessor(decoding.session)])
         config = copy.copy(self._sampling)
         config.max_new_tokens = decoding.max_new_tokens
+        self._decoding = decoding
         with torch.inference_mode():
             self._model.generate(
                 **inputs,
