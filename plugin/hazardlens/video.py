@@ -179,7 +179,8 @@ class _Work:
     results: Results
 
     def finish(self, *, complete: bool, reason: str | None = None) -> None:
-        """Release threads and files; call it once. The results come first, for closing the VLM's lane may take time."""
+        """Release threads and files; call it once. The results come first, for a VLM may take time to stop."""
+        self.stream.stop()
         try:
             self.results.close(self.reader.account(), complete=complete, reason=reason)
         finally:
