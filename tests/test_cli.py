@@ -127,6 +127,34 @@ def test_an_interruption_is_exit_code_130_and_resume_goes_on(
     assert not summary["complete"]
 
 
+HANGING = """
+import sys, time
+import hazardlens.parts, hazardlens.merge.lane
+from hazardlens.cli import main
+from hazardlens.testing import FakeDetector, FunctionVlm
+hazardlens.merge.lane._CLOSE_WAITS_S = 0.2
+hazardlens.parts._detector = lambda settings: FakeDetector(class_names=["person", "truck"])
+hazardlens.parts._vlm = lambda settings: FunctionVlm(lambda question: print("asked", flush=True) or time.sleep(120))
+sys.argv = ["hazardlens", "process", "long.mp4"]
+main()
+"""
+
+
+def test_a_vlm_that_hangs_does_not_keep_the_program_from_ending(tmp_path: Path) -> None:
+    draw_video(tmp_path / "long.mp4", frames=1500, rate=10)
+    child = subprocess.Popen(
+        [sys.executable, "-c", HANGING], cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"asked\n"
+    child.send_signal(signal.SIGINT)
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode == 130, errors
+    assert b"does not stop" in errors
+    summary = json.loads((tmp_path / "hazardlens-out" / "long" / "summary.json").read_text())
+    assert summary["reason"] == "interrupted"
+
+
 def test_schema_check_tells_what_is_held_what_is_checked_and_how_long(random_vlm_folder: Path, tmp_path: Path) -> None:
     schema = {
         "type": "object",
