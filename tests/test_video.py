@@ -485,7 +485,8 @@ def test_interrupted_runs_leave_whole_lines_and_a_playable_video(tmp_path: Path,
     with VideoFile(tmp_path / "out" / "clip" / "annotated.mp4") as video:
         shown = sum(1 for _ in video)
     if ending == signal.SIGINT:
-        assert shown == len(records)
+        # The signal may fall between a frame's record and its picture.
+        assert shown in (len(records) - 1, len(records))
         assert not read_summary(tmp_path / "out" / "clip")["complete"]
     else:
         assert shown > 20
