@@ -394,6 +394,20 @@ def test_a_run_that_the_collector_finds_in_another_thread_is_ended(clip: Path, t
     assert read_summary(tmp_path / "out" / "clip")["reason"] == "ended before the video did"
 
 
+def test_a_run_that_cannot_be_started_leaves_nothing_open(
+    clip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("hazardlens.merge.stream.Lane", fail)
+    before = threading.active_count()
+    with pytest.raises(RuntimeError, match="new thread") as caught:
+        run(clip, out=tmp_path / "out")
+    assert threading.active_count() == before, caught
+    assert read_summary(tmp_path / "out" / "clip")["reason"] == "could not be started"
+
+
 def test_a_run_may_be_closed_from_another_thread(clip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hazardlens.merge.lane._CLOSE_WAITS_S", 0.05)
     asked, release = threading.Event(), threading.Event()

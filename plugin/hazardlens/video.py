@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from concurrent.futures import CancelledError
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -89,20 +90,20 @@ class VideoRun(Iterator[FrameRecord]):
         self, parts: Parts, video: str | Path, *, folder: VideoFolder | None = None, trace: Path | None = None
     ) -> None:
         reader = VideoFile(video)
-        try:
+        with ExitStack() as undo:
+            undo.callback(reader.close)
             results = Results(parts.schema, parts.setup, reader, pipeline=parts.pipeline, folder=folder, trace=trace)
-        except BaseException:
-            reader.close()
-            raise
-        stream = FrameStream(
-            pipeline=parts.pipeline,
-            schema=parts.schema,
-            detector=parts.detector,
-            vlm=parts.vlm,
-            stages=results.summary.stages,
-            keep_pixels=results.needs_pixels,
-            follow=not reader.is_still,
-        )
+            undo.callback(results.close, reader.account(), complete=False, reason="could not be started")
+            stream = FrameStream(
+                pipeline=parts.pipeline,
+                schema=parts.schema,
+                detector=parts.detector,
+                vlm=parts.vlm,
+                stages=results.summary.stages,
+                keep_pixels=results.needs_pixels,
+                follow=not reader.is_still,
+            )
+            undo.pop_all()
         self._work = _Work(reader=reader, stream=stream, results=results)
         self._outcomes = stream.outcomes(reader)
         self._turn = threading.RLock()

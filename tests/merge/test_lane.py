@@ -66,6 +66,7 @@ class Ending(Vlm):
         (Ending(Reply(text=VALID, end="truncated")), "truncated", "truncated"),
         (Ending(VALID), "error", "expected a Reply"),
         (Ending(Reply(text=None)), "error", "expected a Reply"),
+        (Ending(Reply(text=VALID, end="stopped")), "error", "'stopped'"),
         (raising(SystemExit("enough")), "error", "SystemExit"),
     ],
 )

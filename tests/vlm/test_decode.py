@@ -180,6 +180,19 @@ def test_a_long_pass_is_given_up_between_two_layers(random_vlm_folder: Path, sch
     assert seen == [0]
 
 
+def test_an_answer_that_was_given_up_has_no_hold_on_later_use_of_the_model(
+    random_vlm_folder: Path, schema: FieldSchema
+) -> None:
+    vlm = LocalVlm(random_vlm_folder, device="cpu")
+    asked = question(schema, 1, 0)
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(TimeoutError):
+        ask(vlm, asked, stop)
+    with torch.inference_mode():
+        vlm._model(**vlm.inputs(show(asked, longest_side_px=64, draw_ids=False)))
+
+
 class Prefer(LogitsProcessor):
     """A model that badly wants one token."""
 

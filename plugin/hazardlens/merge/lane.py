@@ -8,10 +8,11 @@ import queue
 import threading
 import time
 from concurrent.futures import Future, InvalidStateError
+from typing import get_args
 
 from hazardlens.record import Status
 from hazardlens.schema import AnswerError
-from hazardlens.vlm.base import Answer, Question, Reply, Shown, Vlm
+from hazardlens.vlm.base import Answer, Question, Reply, ReplyEnd, Shown, Vlm
 from hazardlens.vlm.prompt import show
 
 _log = logging.getLogger(__name__)
@@ -132,6 +133,8 @@ def answer(vlm: Vlm, question: Question, stop: threading.Event) -> Answer:
 def _checked(reply: object) -> Reply:
     if not isinstance(reply, Reply) or not isinstance(reply.text, str):
         raise TypeError(f"expected a Reply with a text, the VLM gave {type(reply).__name__}")
+    if reply.end not in get_args(ReplyEnd):
+        raise TypeError(f"expected a Reply that ends in one of {', '.join(get_args(ReplyEnd))}, got {reply.end!r}")
     return reply
 
 

@@ -15,6 +15,9 @@ from hazardlens.frames.base import Frame
 from hazardlens.record import Fields, Status
 from hazardlens.schema import FieldSchema, GroundedSchema
 
+ReplyEnd = Literal["complete", "truncated", "refused"]
+"""How a reply came to its end."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class Question:
@@ -66,7 +69,7 @@ class Reply:
     """
 
     text: str
-    end: Literal["complete", "truncated", "refused"] = "complete"
+    end: ReplyEnd = "complete"
     reason: str | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None

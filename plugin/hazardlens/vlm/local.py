@@ -158,14 +158,17 @@ class LocalVlm(Vlm):
         config = copy.copy(self._sampling)
         config.max_new_tokens = decoding.max_new_tokens
         self._decoding = decoding
-        with torch.inference_mode():
-            self._model.generate(
-                **inputs,
-                generation_config=config,
-                logits_processor=processors,
-                custom_generate=jump_forward,
-                decoding=decoding,
-            )
+        try:
+            with torch.inference_mode():
+                self._model.generate(
+                    **inputs,
+                    generation_config=config,
+                    logits_processor=processors,
+                    custom_generate=jump_forward,
+                    decoding=decoding,
+                )
+        finally:
+            self._decoding = None
 
 
 def _sampling(model: PreTrainedModel, temperature: float, top_k: int | None, top_p: float | None) -> GenerationConfig:
