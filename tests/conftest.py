@@ -6,9 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from hazardlens.resources import asset_package
+
 os.environ["YOLO_AUTOINSTALL"] = "false"
 os.environ["YOLO_OFFLINE"] = "true"
 os.environ["HF_HUB_OFFLINE"] = "1"
+
+asset_package("drawn_site")
+"""Test modules import from it."""
 
 SHARED = Path(__file__).parent.parent.parent / "shared"
 

@@ -96,6 +96,7 @@ def test_the_wheel_brings_its_data_and_finds_it(wheel: Path) -> None:
     code = (
         "import hazardlens.resources as r; from hazardlens import FieldSchema, Pipeline;"
         "print(r.__file__, r.data_path('schemas', 'hazard.json'));"
+        "print(r.asset_package('drawn_site').__file__);"
         "Pipeline.load('site').check(FieldSchema.load('hazard'), None)"
     )
     run = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(wheel)}, capture_output=True, text=True)

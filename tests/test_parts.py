@@ -1,10 +1,13 @@
 """What a run is made of is settled before weights are loaded, and nothing odd is taken for nothing."""
 
+from pathlib import Path
+
 import pytest
 
 from hazardlens.errors import PipelineError
 from hazardlens.parts import assemble, settle
 from hazardlens.testing import FakeDetector, FakeVlm
+from hazardlens.vlm import View
 
 
 @pytest.mark.parametrize(
@@ -29,6 +32,25 @@ def test_parts_of_the_users_own_are_used() -> None:
     parts = assemble({"schema": "hazard"}, detector=detector, vlm=vlm)
     assert (parts.detector, parts.vlm) == (detector, vlm)
     assert (parts.setup["detector"], parts.setup["vlm"]) == ("fake-detector", "fake-vlm")
+
+
+@pytest.mark.parametrize(
+    ("settings", "view"),
+    [
+        ({}, View()),
+        (
+            {"longest_side_px": 320, "draw_ids": True, "crops_px": 48, "describe_fields": False},
+            View(longest_side_px=320, draw_ids=True, crops_px=48, describe_fields=False),
+        ),
+    ],
+)
+def test_the_pipeline_says_how_a_local_vlm_is_shown_its_questions(
+    random_vlm_folder: Path, settings: dict, view: View
+) -> None:
+    vlm = {"model": str(random_vlm_folder), "device": "cpu", **settings}
+    parts = assemble({"schema": "hazard", "max_objects": 2, "vlm": vlm}, detector=FakeDetector())
+    assert parts.vlm.view == view
+    assert {**parts.setup["pipeline"]["vlm"], **settings} == parts.setup["pipeline"]["vlm"]
 
 
 def test_more_objects_than_the_schema_allows_is_found_before_the_first_frame() -> None:

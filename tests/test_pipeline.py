@@ -115,6 +115,8 @@ def test_the_spellings_of_a_file():
         ({"vlm": {}}, ["vlm.model: is required"]),
         ({"vlm": {"model": "m", "dtype": "fp16"}}, ["vlm.dtype: expected 'auto', 'float32', 'bfloat16' or 'float16'"]),
         ({"vlm": {"model": "m", "quantization": 8}}, ["vlm.quantization: expected '8bit' or '4bit', found 8"]),
+        ({"vlm": {"model": "m", "crops_px": 15}}, ["vlm.crops_px: expected greater than or equal to 16, found 15"]),
+        ({"vlm": {"model": "m", "view": {"crops_px": 32}}}, ["vlm: unknown key 'view'"]),
         ({"vlm": {"model": "m"}, "ask": {"every_s": None}}, ["ask: nothing would ever ask the VLM"]),
         ({"ask": {"every_s": "soon"}}, ["ask.every_s: expected seconds", "found 'soon'"]),
         ({"ask": {"every_s": 0}}, ["ask.every_s: expected greater than 0, found 0"]),
@@ -260,6 +262,23 @@ def test_overrides():
 def test_overrides_are_checked(overrides, part):
     message = _message(lambda: Pipeline.load({}).with_overrides(overrides))
     assert part in message
+
+
+@pytest.mark.parametrize("crops_px", [None, 16, 96])
+def test_how_questions_are_shown_survives_a_round_trip(tmp_path, crops_px):
+    shown = {"longest_side_px": 640, "draw_ids": True, "crops_px": crops_px, "describe_fields": False}
+    pipeline = Pipeline.load({"vlm": {"model": "m", **shown}})
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(pipeline.model_dump(mode="json", by_alias=True)))
+    again = Pipeline.load(path)
+    assert again == pipeline
+    assert {name: getattr(again.vlm, name) for name in shown} == shown
+    assert pipeline.with_overrides({"vlm.crops_px": 64}).vlm.crops_px == 64
+
+
+def test_how_questions_are_shown_unless_a_file_says_otherwise():
+    vlm = Pipeline.load({"vlm": {"model": "m"}}).vlm
+    assert (vlm.longest_side_px, vlm.draw_ids, vlm.crops_px, vlm.describe_fields) == (1024, False, None, True)
 
 
 def test_a_pipeline_cannot_be_changed():

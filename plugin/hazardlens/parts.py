@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +12,7 @@ from hazardlens.detect.base import Detector
 from hazardlens.errors import PipelineError
 from hazardlens.pipeline import Pipeline, VlmSettings
 from hazardlens.schema import FieldSchema
-from hazardlens.vlm.base import Vlm
+from hazardlens.vlm.base import View, Vlm
 
 PipelineSource = str | Path | Mapping[str, Any] | Pipeline
 """A shipped pipeline's name, a path, a pipeline file's content, or a pipeline."""
@@ -190,4 +191,6 @@ def _vlm(settings: VlmSettings | None) -> Vlm | None:
         return None
     from hazardlens.vlm.local import LocalVlm
 
-    return LocalVlm(**settings.model_dump())
+    shown = {field.name for field in fields_of(View)}
+    view = View(**settings.model_dump(include=shown))
+    return LocalVlm(**settings.model_dump(exclude=shown), view=view)

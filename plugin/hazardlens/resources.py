@@ -5,7 +5,10 @@ In a wheel they lie in `hazardlens/data/`; in a checkout, and so in an editable 
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Literal
 
 from hazardlens.errors import InputError
@@ -55,3 +58,32 @@ def shipped_names(kind: Kind) -> tuple[str, ...]:
     suffix = _SUFFIXES[kind]
     visible = [path for path in data_folder(kind).iterdir() if not path.name.startswith(".")]
     return tuple(sorted(path.stem if suffix else path.name for path in visible if path.name.endswith(suffix)))
+
+
+def asset_package(name: str) -> ModuleType:
+    """A Python package that is shipped in the folder `assets/demo/`, imported under its own name.
+
+    From then on `import name` and `from name.module import thing` work as for any other package.
+
+    Args:
+        name: Its name, for instance `drawn_site`.
+
+    Returns:
+        The package; one that is imported already is returned as it is.
+
+    Raises:
+        InputError: No package of that name is shipped.
+    """
+    path = data_path("assets", f"demo/{name}/__init__.py")
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=[str(path.parent)])
+    if spec is None or spec.loader is None:
+        raise InputError(f"'{path}' cannot be imported")
+    package = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(package)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return package

@@ -10,7 +10,7 @@ from hazardlens.frames.base import Frame
 from hazardlens.merge.lane import Lane, answer
 from hazardlens.schema import FieldSchema
 from hazardlens.testing import FakeVlm, FunctionVlm
-from hazardlens.vlm.base import Question, Reply, Shown, Vlm
+from hazardlens.vlm.base import Question, Reply, Shown, View, Vlm
 
 SCHEMA = FieldSchema.load("hazard")
 VALID = '{"notes": "Nothing of note.", "hazard": "none", "severity": "none", "detections": []}'
@@ -78,6 +78,15 @@ def test_what_a_vlm_does_becomes_a_status(vlm: Vlm, status: str, reason: str | N
         assert result.reason is None
     else:
         assert reason in str(result.reason)
+
+
+def test_a_question_is_shown_as_the_vlm_views_it() -> None:
+    vlm = FakeVlm()
+    plain = answer(vlm, question(), threading.Event()).shown
+    vlm.view = View(longest_side_px=4, describe_fields=False)
+    small = answer(vlm, question(), threading.Event()).shown
+    assert (plain.image.shape, small.image.shape) == ((8, 8, 3), (4, 4, 3))
+    assert len(small.prompt) < len(plain.prompt)
 
 
 def test_asking_waits_while_the_lane_is_full() -> None:

@@ -15,7 +15,7 @@ from hazardlens.detect.base import Detections
 from hazardlens.errors import ConstraintError, WeightsError
 from hazardlens.frames.base import Frame
 from hazardlens.schema import FieldSchema
-from hazardlens.vlm.base import Question, Reply
+from hazardlens.vlm.base import Question, Reply, View
 from hazardlens.vlm.decode import Decoding
 from hazardlens.vlm.local import LocalVlm
 from hazardlens.vlm.mask import MaskFactory, MaskProcessor, MaskSession
@@ -24,6 +24,7 @@ from tests.benchmarks.decoding import Bench
 from tests.random_vlm import build, build_qwen2_vl
 
 COUNTS = (0, 1, 5, 30)
+VIEW = View(longest_side_px=64)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +66,7 @@ def question(schema: FieldSchema, count: int, index: int) -> Question:
 
 
 def ask(vlm: LocalVlm, asked: Question, stop: threading.Event | None = None) -> Reply:
-    return vlm.ask(asked, show(asked, longest_side_px=64, draw_ids=False), stop or threading.Event())
+    return vlm.ask(asked, show(asked, VIEW), stop or threading.Event())
 
 
 def judge_answers(vlm: LocalVlm, schema: FieldSchema, answers: int) -> None:
@@ -106,7 +107,7 @@ def test_every_choice_is_the_models_own_likeliest_of_those_allowed(
     """One pass over the finished answer, without cache and jumps, must agree with every choice that was made."""
     vlm = LocalVlm(make(tmp_path), device="cpu")
     asked = question(schema, 5, 3)
-    inputs = vlm.inputs(show(asked, longest_side_px=64, draw_ids=False))
+    inputs = vlm.inputs(show(asked, VIEW))
     masks = vlm._masks
     decoding = Decoding(session=masks.session(asked.schema), generator=torch.Generator(), max_new_tokens=2000)
     vlm.decode(inputs, decoding)
@@ -190,7 +191,7 @@ def test_an_answer_that_was_given_up_has_no_hold_on_later_use_of_the_model(
     with pytest.raises(TimeoutError):
         ask(vlm, asked, stop)
     with torch.inference_mode():
-        vlm._model(**vlm.inputs(show(asked, longest_side_px=64, draw_ids=False)))
+        vlm._model(**vlm.inputs(show(asked, VIEW)))
 
 
 class Prefer(LogitsProcessor):
@@ -214,7 +215,7 @@ class SayNothing(LogitsProcessor):
 def decode(vlm: LocalVlm, schema: FieldSchema, preference: LogitsProcessor, *, budget: int = 400) -> Decoding:
     asked = question(schema, 1, 0)
     decoding = Decoding(session=vlm._masks.session(asked.schema), generator=torch.Generator(), max_new_tokens=budget)
-    shown = show(asked, longest_side_px=64, draw_ids=False)
+    shown = show(asked, VIEW)
     vlm.decode(vlm.inputs(shown), decoding, preferences=LogitsProcessorList([preference]))
     return decoding
 

@@ -1,17 +1,24 @@
-"""Loading a local VLM: what is wrong with it is said, and nothing runs with random weights by accident."""
+"""A local VLM: what is wrong with it is said, nothing runs with random weights by accident, it sees what is shown."""
 
 import json
 import shutil
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from hazardlens.errors import WeightsError
+from hazardlens.merge.lane import answer
 from hazardlens.schema import FieldSchema
+from hazardlens.vlm.base import Shown, View
 from hazardlens.vlm.local import LocalVlm
-from tests.random_vlm import tokenizer
+from tests.random_vlm import build, build_qwen2_vl, tokenizer
 from tests.vlm.test_decode import ask, question
 
 
@@ -134,6 +141,38 @@ def test_a_quantised_model_answers(random_vlm_folder: Path, quantization, layer:
     reply = ask(vlm, asked)
     assert reply.end == "complete"
     asked.schema.parse(reply.text)
+
+
+@pytest.mark.parametrize("make", [build, build_qwen2_vl])
+def test_the_second_picture_reaches_the_model(make: Callable[[Path], Path], tmp_path: Path) -> None:
+    vlm = LocalVlm(make(tmp_path), device="cpu")
+    first, second, third = np.random.default_rng(0).integers(0, 256, (3, 112, 112, 3), np.uint8)
+
+    def said(image: NDArray[np.uint8], crops: NDArray[np.uint8] | None) -> tuple[list[int], torch.Tensor]:
+        """The prompt's tokens, and what the model thinks of the token after each."""
+        inputs = vlm.inputs(Shown(image=image, prompt="What is seen?", crops=crops))
+        with torch.inference_mode():
+            return inputs["input_ids"][0].tolist(), vlm._model(**inputs).logits[0]
+
+    alone, both = said(first, None), said(first, second)
+    assert torch.equal(both[1], said(first, second)[1])
+    for different in (alone, said(first, third), said(third, second), said(second, first)):
+        assert not torch.allclose(both[1][-1], different[1][-1], atol=1e-5)
+    mark = vlm._model.config.image_token_id
+    assert both[0].count(mark) == 2 * alone[0].count(mark) > 0
+    end = len(alone[0]) - alone[0][::-1].index(mark)
+    assert torch.allclose(both[1][:end], alone[1][:end], atol=1e-5), "the first picture stands first"
+    assert both[0][-len(alone[0][end:]) :] == alone[0][end:], "the text stands last"
+    assert "What is seen?" in vlm._processor.tokenizer.decode(alone[0][end:])
+
+
+@pytest.mark.parametrize("make", [build, build_qwen2_vl])
+def test_an_answer_about_two_pictures_is_held_to_the_schema(make: Callable[[Path], Path], tmp_path: Path) -> None:
+    vlm = LocalVlm(make(tmp_path), device="cpu", view=View(longest_side_px=64, crops_px=16, describe_fields=False))
+    result = answer(vlm, question(FieldSchema.load("hazard"), 2, 0), threading.Event())
+    assert result.status == "ok", result.reason
+    assert result.shown.crops.shape == (64, 64, 3)
+    assert len(result.fields["detections"]) == 2
 
 
 def test_shipped_samplers_of_a_model_do_not_fight_the_mask(random_vlm_folder: Path, tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ import pytest
 from hazardlens.detect.base import Detections
 from hazardlens.frames.base import Frame
 from hazardlens.schema import FieldSchema
-from hazardlens.vlm.base import Question
-from hazardlens.vlm.prompt import describe_detection, show
+from hazardlens.vlm.base import Question, View
+from hazardlens.vlm.crops import crop_sheet
+from hazardlens.vlm.prompt import describe_detection, prompt_text, show
 
 
 def detections(*boxes: tuple[float, float, float, float]) -> Detections:
@@ -48,18 +49,14 @@ def test_a_detection_in_plain_words(box: tuple[float, float, float, float], word
 
 
 def test_the_prompt_names_site_fields_and_objects_and_counts_the_others() -> None:
-    shown = show(
-        question(detections(*[(0, 0, 9, 9)] * 5), asked=2, context="A yard with forklifts."),
-        longest_side_px=100,
-        draw_ids=False,
-    )
+    shown = show(question(detections(*[(0, 0, 9, 9)] * 5), asked=2, context="A yard with forklifts."), View())
     for part in ("A yard with forklifts.", "missing_ppe", "severity", "- 0: person", "- 1: person", "3 person"):
         assert part in shown.prompt
     assert "- 2: person" not in shown.prompt
 
 
 def test_a_frame_without_objects_says_so() -> None:
-    shown = show(question(detections(), asked=0), longest_side_px=100, draw_ids=False)
+    shown = show(question(detections(), asked=0), View())
     assert "found no objects" in shown.prompt
 
 
@@ -70,7 +67,7 @@ def test_a_frame_without_objects_says_so() -> None:
 def test_the_picture_is_rgb_and_scaled_down_to_its_longest_side(
     size_wh: tuple[int, int], longest: int, shape: tuple[int, int, int]
 ) -> None:
-    shown = show(question(detections(), asked=0, size_wh=size_wh), longest_side_px=longest, draw_ids=False)
+    shown = show(question(detections(), asked=0, size_wh=size_wh), View(longest_side_px=longest))
     assert shown.image.shape == shape
     assert shown.image[0, 0].tolist() == [0, 0, 200]
 
@@ -78,8 +75,65 @@ def test_the_picture_is_rgb_and_scaled_down_to_its_longest_side(
 def test_ids_are_drawn_only_if_asked_for_and_never_on_the_frame_itself() -> None:
     asked = question(detections((50, 50, 200, 200)), asked=1)
     before = asked.frame.image.copy()
-    plain = show(asked, longest_side_px=300, draw_ids=False).image
-    marked = show(asked, longest_side_px=300, draw_ids=True).image
+    plain = show(asked, View()).image
+    marked = show(asked, View(draw_ids=True)).image
     assert np.array_equal(plain, before[:, :, ::-1])
     assert not np.array_equal(plain, marked)
     assert np.array_equal(asked.frame.image, before)
+
+
+PERSON = "person, top left, 3 % wide and 3 % tall, detector 91 % sure"
+SECOND = "The second picture shows these objects one by one, row by row in the order of their ids."
+
+
+@pytest.mark.parametrize(
+    ("asked", "crops_px", "lines"),
+    [
+        (2, None, [f"- 0: {PERSON}", f"- 1: {PERSON}", "Not asked about: 1 person."]),
+        (2, 32, [f"- 0: {PERSON}", f"- 1: {PERSON}", SECOND, "Not asked about: 1 person."]),
+        (3, 32, [f"- 0: {PERSON}", f"- 1: {PERSON}", f"- 2: {PERSON}", SECOND]),
+        (0, 32, ["Not asked about: 3 person."]),
+    ],
+)
+def test_the_prompt_tells_of_the_second_picture_where_there_is_one(
+    asked: int, crops_px: int | None, lines: list[str]
+) -> None:
+    shown = show(question(detections(*[(0, 0, 9, 9)] * 3), asked=asked), View(crops_px=crops_px))
+    assert shown.prompt.split("\n\n")[-1].splitlines() == ["Objects that the detector found, by id:", *lines]
+    assert (shown.crops is not None) == (SECOND in shown.prompt)
+
+
+def test_without_objects_there_is_no_second_picture() -> None:
+    shown = show(question(detections(), asked=0), View(crops_px=32))
+    assert shown.crops is None
+    assert shown.prompt.endswith("found no objects in this frame.")
+
+
+def test_leaving_out_the_fields_changes_nothing_else() -> None:
+    asked = question(detections((0, 0, 9, 9)), asked=1, context="A yard with forklifts.")
+    fields = asked.fields.describe()
+    for crops_px in (None, 32):
+        told = prompt_text(asked, View(crops_px=crops_px))
+        silent = prompt_text(asked, View(crops_px=crops_px, describe_fields=False))
+        assert told.count(fields) == 1
+        assert silent == told.replace(fields + "\n\n", "")
+
+
+def test_the_second_picture_is_the_sheet_of_those_asked_about_from_the_unscaled_frame() -> None:
+    asked = question(detections((10, 10, 40, 40), (200, 100, 290, 150), (0, 0, 9, 9)), asked=2)
+    asked.frame.image[:] = np.random.default_rng(0).integers(0, 256, asked.frame.image.shape, np.uint8)
+    shown = show(asked, View(longest_side_px=50, crops_px=32))
+    sheet = crop_sheet(asked.frame.image, asked.detections.boxes_xyxy_px[:2], crop_px=32)
+    assert np.array_equal(shown.crops, sheet)
+    assert not sheet[:32, 64:].any()
+
+
+def test_ids_are_drawn_in_the_corner_of_each_cell_that_shows_an_object() -> None:
+    asked = question(detections(*[(50, 50, 200, 200)] * 6), asked=5)
+    plain = show(asked, View(crops_px=64)).crops
+    marked = show(asked, View(crops_px=64, draw_ids=True)).crops
+    changed = (plain != marked).any(axis=2).reshape(4, 64, 4, 64).swapaxes(1, 2).reshape(16, 64, 64)
+    assert [bool(cell.any()) for cell in changed] == [True] * 5 + [False] * 11
+    assert not changed[:, 20:].any()
+    assert not changed[:, :, 20:].any()
+    assert len({cell.tobytes() for cell in changed[:5]}) == 5, "each cell has its own number"

@@ -107,7 +107,7 @@ def answer(vlm: Vlm, question: Question, stop: threading.Event) -> Answer:
     status: Status
     reason: str | None
     try:
-        shown = show(question, longest_side_px=vlm.longest_side_px, draw_ids=vlm.draw_ids)
+        shown = show(question, vlm.view)
         reply = _checked(vlm.ask(question, shown, stop))
         status, reason = _ended(reply)
         if status == "ok":

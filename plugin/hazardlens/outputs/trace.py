@@ -12,11 +12,11 @@ from hazardlens.errors import OutputError
 from hazardlens.merge.outcome import Outcome
 from hazardlens.outputs.base import Output
 
-_OWN_NAME = re.compile(r"frame_[0-9]{6,}\.(png|prompt\.txt|answer\.json)")
+_OWN_NAME = re.compile(r"frame_[0-9]{6,}\.(png|crops\.png|prompt\.txt|answer\.json)")
 
 
 class Trace(Output):
-    """Writes `frame_NNNNNN.png`, `.prompt.txt` and `.answer.json` for each question.
+    """Writes `frame_NNNNNN.png`, `.crops.png` (if any), `.prompt.txt` and `.answer.json` for each question.
 
     Args:
         folder: Where to; it is made if it is not there. Files of these names from an earlier run are removed.
@@ -59,6 +59,8 @@ class Trace(Output):
         try:
             if answer.shown is not None:
                 Image.fromarray(answer.shown.image).save(stem.with_suffix(".png"))
+                if answer.shown.crops is not None:
+                    Image.fromarray(answer.shown.crops).save(stem.with_suffix(".crops.png"))
                 _write(stem.with_suffix(".prompt.txt"), answer.shown.prompt)
             _write(stem.with_suffix(".answer.json"), json.dumps(said, ensure_ascii=False, indent=2))
         except OSError as error:

@@ -46,8 +46,10 @@ class VlmSettings(Part):
         top_k: Sample among this many tokens, or None.
         top_p: Sample among the likeliest tokens of this total probability, or None.
         seed: Seed of the sampling.
-        longest_side_px: Pictures are scaled down to this longest side.
-        draw_ids: Whether ids are drawn on the picture.
+        longest_side_px: The picture is scaled down to this longest side.
+        draw_ids: Whether ids are drawn on the pictures.
+        crops_px: Side in pixels of each object's own cut-out in a second picture, or None for no second picture.
+        describe_fields: Whether the prompt describes the fields.
         trust_remote_code: Whether code that comes with the model may run.
         revision: Revision on the hub, or None.
         timeout_s: Wall time that one answer may take, or None for no limit.
@@ -64,6 +66,8 @@ class VlmSettings(Part):
     seed: int = Field(default=0, ge=0)
     longest_side_px: int = Field(default=1024, ge=32)
     draw_ids: bool = False
+    crops_px: int | None = Field(default=None, ge=16)
+    describe_fields: bool = True
     trust_remote_code: bool = False
     revision: str | None = None
     timeout_s: Annotated[Duration, Field(gt=0)] | None = None

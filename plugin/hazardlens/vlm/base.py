@@ -42,6 +42,23 @@ class Question:
     trigger: tuple[str, ...]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class View:
+    """How a question is shown to a VLM.
+
+    Attributes:
+        longest_side_px: The picture is scaled down so that its longest side is at most this.
+        draw_ids: Whether the ids of the detections asked about are drawn on the pictures, and their boxes on the first.
+        crops_px: Side in pixels of each object's own cut-out, shown in a second picture, or None for no second picture.
+        describe_fields: Whether the prompt describes the fields; a VLM that was trained for its schema needs no words.
+    """
+
+    longest_side_px: int = 1024
+    draw_ids: bool = False
+    crops_px: int | None = None
+    describe_fields: bool = True
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class Shown:
     """What the VLM gets to see.
@@ -49,10 +66,12 @@ class Shown:
     Attributes:
         image: Pixels as sent, shape (H, W, 3), uint8, RGB.
         prompt: The whole text of the prompt.
+        crops: The second picture, of the objects asked about one by one, shape (S, S, 3), uint8, RGB, or None.
     """
 
     image: NDArray[np.uint8]
     prompt: str
+    crops: NDArray[np.uint8] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +82,7 @@ class Reply:
         text: The answer's text.
         end: `complete`, `truncated` (the token budget ran out) or `refused`.
         reason: Why the reply is not complete, or None.
-        input_tokens: Tokens of prompt and picture, or None where unknown.
+        input_tokens: Tokens of prompt and pictures, or None where unknown.
         output_tokens: Tokens of the answer, or None where unknown.
         model_steps: Forward passes of the model that the answer took, or None where unknown.
     """
@@ -105,14 +124,12 @@ class Vlm(ABC):
     Attributes:
         name: Name of the model, as written into records.
         enforced: How it holds the form of its answers.
-        longest_side_px: Pictures are scaled down so that their longest side is at most this.
-        draw_ids: Whether the ids of the detections asked about are drawn on the picture.
+        view: How it is shown its questions.
     """
 
     name: str
     enforced: Literal["mask", "server", "checked"]
-    longest_side_px: int = 1024
-    draw_ids: bool = False
+    view: View = View()
 
     @abstractmethod
     def ask(self, question: Question, shown: Shown, stop: threading.Event) -> Reply:
@@ -120,7 +137,7 @@ class Vlm(ABC):
 
         Args:
             question: The question.
-            shown: Its picture and prompt.
+            shown: Its pictures and prompt.
             stop: Set by another thread when nobody waits for the answer any more; then end soon, with any error.
 
         Raises:

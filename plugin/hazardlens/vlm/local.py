@@ -14,7 +14,7 @@ from PIL import Image
 from transformers import BatchFeature, GenerationConfig, LogitsProcessorList, PreTrainedModel
 
 from hazardlens.schema import GroundedSchema
-from hazardlens.vlm.base import Question, Reply, Shown, Vlm
+from hazardlens.vlm.base import Question, Reply, Shown, View, Vlm
 from hazardlens.vlm.decode import Decoding, jump_forward
 from hazardlens.vlm.loading import Quantization, load_model, load_processor
 from hazardlens.vlm.mask import MaskFactory, MaskProcessor
@@ -36,8 +36,7 @@ class LocalVlm(Vlm):
         top_p: Sample among the likeliest tokens of this total probability, or None.
         seed: Seed of the sampling; an answer depends on it and on the frame's index, not on the order of questions.
         timeout_s: Wall time that one answer may take in seconds, or None.
-        longest_side_px: Pictures are scaled down to this longest side.
-        draw_ids: Whether ids are drawn on the picture.
+        view: How it is shown its questions.
         trust_remote_code: Whether code that comes with the model may run.
         revision: Revision on the hub, or None.
 
@@ -60,14 +59,12 @@ class LocalVlm(Vlm):
         top_p: float | None = None,
         seed: int = 0,
         timeout_s: float | None = None,
-        longest_side_px: int = 1024,
-        draw_ids: bool = False,
+        view: View = Vlm.view,
         trust_remote_code: bool = False,
         revision: str | None = None,
     ) -> None:
         self.name = Path(model).resolve().name if Path(model).is_dir() else str(model)
-        self.longest_side_px = longest_side_px
-        self.draw_ids = draw_ids
+        self.view = view
         self.max_new_tokens = max_new_tokens
         self._timeout_s = timeout_s
         self._seed = seed
@@ -139,8 +136,9 @@ class LocalVlm(Vlm):
 
     def inputs(self, shown: Shown) -> BatchFeature:
         """The model's inputs for what is shown, on its device."""
-        picture = Image.fromarray(shown.image)
-        content = [{"type": "image", "image": picture}, {"type": "text", "text": shown.prompt}]
+        pictures = [shown.image] if shown.crops is None else [shown.image, shown.crops]
+        content: list[dict[str, Any]] = [{"type": "image", "image": Image.fromarray(picture)} for picture in pictures]
+        content.append({"type": "text", "text": shown.prompt})
         inputs = self._processor.apply_chat_template(
             [{"role": "user", "content": content}],
             add_generation_prompt=True,

@@ -1,4 +1,4 @@
-"""What the VLM is shown: the prompt in plain words, and the picture at a size that it can take in."""
+"""What the VLM is shown: the prompt in plain words, the picture at a size that it can take in, and its objects."""
 
 from __future__ import annotations
 
@@ -9,24 +9,20 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from hazardlens.detect.base import Detections
-from hazardlens.vlm.base import Question, Shown
+from hazardlens.vlm.base import Question, Shown, View
+from hazardlens.vlm.crops import crop_sheet, sheet_columns
 
 _MARK_COLOUR = (255, 214, 0)
+_CROPS = "The second picture shows these objects one by one, row by row in the order of their ids."
 
 
-def show(question: Question, *, longest_side_px: int, draw_ids: bool) -> Shown:
-    """Build prompt and picture of a question.
-
-    Args:
-        question: The question.
-        longest_side_px: The picture is scaled down so that its longest side is at most this.
-        draw_ids: Whether ids and boxes of the detections asked about are drawn on it.
-    """
-    return Shown(image=_picture(question, longest_side_px, draw_ids), prompt=prompt_text(question))
+def show(question: Question, view: View) -> Shown:
+    """Build prompt and pictures of a question."""
+    return Shown(image=_picture(question, view), prompt=prompt_text(question, view), crops=_crops(question, view))
 
 
-def prompt_text(question: Question) -> str:
-    """The whole prompt: the task, the site, the fields, the detections in plain words."""
+def prompt_text(question: Question, view: View) -> str:
+    """The whole prompt: the task, the site, the fields if the view describes them, the detections in plain words."""
     parts = [
         "You watch one frame of a camera and report what you see as one JSON object.",
         "Say only what the picture shows. "
@@ -34,17 +30,21 @@ def prompt_text(question: Question) -> str:
     ]
     if question.context.strip():
         parts.append(f"About this site: {question.context.strip()}")
-    parts.append(question.fields.describe())
-    parts.append(describe_detections(question.detections, question.asked, question.frame.size_wh))
+    if view.describe_fields:
+        parts.append(question.fields.describe())
+    size_wh, crops = question.frame.size_wh, view.crops_px is not None
+    parts.append(describe_detections(question.detections, question.asked, size_wh, crops=crops))
     return "\n\n".join(parts)
 
 
-def describe_detections(detections: Detections, asked: int, size_wh: tuple[int, int]) -> str:
-    """The detections in plain words: one line for each asked about, the others counted."""
+def describe_detections(detections: Detections, asked: int, size_wh: tuple[int, int], *, crops: bool = False) -> str:
+    """The detections in plain words: one line for each asked about, whether crops show them too, the others counted."""
     if not len(detections):
         return "The detector found no objects in this frame."
     lines = ["Objects that the detector found, by id:"]
     lines += [f"- {index}: {describe_detection(detections, index, size_wh)}" for index in range(asked)]
+    if crops and asked:
+        lines.append(_CROPS)
     others = Counter(detections.class_name(index) for index in range(asked, len(detections)))
     if others:
         counted = ", ".join(f"{count} {name}" for name, count in sorted(others.items()))
@@ -71,22 +71,47 @@ def _percent(fraction: float) -> str:
     return f"{round(100 * fraction)} %"
 
 
-def _picture(question: Question, longest_side_px: int, draw_ids: bool) -> NDArray[np.uint8]:
+def _picture(question: Question, view: View) -> NDArray[np.uint8]:
     image = Image.fromarray(question.frame.image[:, :, ::-1])
-    scale = min(1.0, longest_side_px / max(image.size))
+    scale = min(1.0, view.longest_side_px / max(image.size))
     if scale < 1.0:
         size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
         image = image.resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0)
-    if draw_ids:
+    if view.draw_ids:
         _draw_ids(image, question.detections, question.asked, scale)
     return np.asarray(image)
 
 
 def _draw_ids(image: Image.Image, detections: Detections, asked: int, scale: float) -> None:
-    draw = ImageDraw.Draw(image)
-    font = ImageFont.load_default(size=max(12, image.height // 40))
+    draw, font = ImageDraw.Draw(image), _font(image)
     for index in range(asked):
         box = [float(value) * scale for value in detections.boxes_xyxy_px[index]]
         draw.rectangle(box, outline=_MARK_COLOUR, width=2)
-        place = (box[0] + 3, box[1] + 1)
-        draw.text(place, str(index), fill=_MARK_COLOUR, font=font, stroke_width=2, stroke_fill="black")
+        _draw_id(draw, index, box[0], box[1], font)
+
+
+def _crops(question: Question, view: View) -> NDArray[np.uint8] | None:
+    if view.crops_px is None or not question.asked:
+        return None
+    boxes = question.detections.boxes_xyxy_px[: question.asked]
+    sheet = crop_sheet(question.frame.image, boxes, crop_px=view.crops_px)
+    if not view.draw_ids:
+        return sheet
+    image = Image.fromarray(sheet)
+    draw, font = ImageDraw.Draw(image), _font(image)
+    for index in range(question.asked):
+        row, column = divmod(index, sheet_columns(question.asked))
+        _draw_id(draw, index, column * view.crops_px, row * view.crops_px, font)
+    return np.asarray(image)
+
+
+def _font(image: Image.Image) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    return ImageFont.load_default(size=max(12, image.height // 40))
+
+
+def _draw_id(
+    draw: ImageDraw.ImageDraw, index: int, x: float, y: float, font: ImageFont.FreeTypeFont | ImageFont.ImageFont
+) -> None:
+    """Draw an id just inside the corner (x, y) of what it stands for."""
+    place = (x + 3, y + 1)
+    draw.text(place, str(index), fill=_MARK_COLOUR, font=font, stroke_width=2, stroke_fill="black")

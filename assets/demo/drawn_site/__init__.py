@@ -1,0 +1,1 @@
+"""Drawn scenes of a work site, with their truth."""

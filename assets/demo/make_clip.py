@@ -1,0 +1,26 @@
+"""Draws the demo's clip and its truth.
+
+python assets/demo/make_clip.py assets/demo/site.mp4
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from drawn_site.clip import write_clip
+from drawn_site.seeds import CLIP
+
+
+def main() -> None:
+    """Draw the clip of a seed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("path", type=Path, help="the MP4 file to write")
+    parser.add_argument("--seed", type=int, default=CLIP, help="another story; not one of the training seeds")
+    options = parser.parse_args()
+    truth = write_clip(options.path, options.seed)
+    print(f"{options.path} ({options.path.stat().st_size / 1e6:.1f} MB), {truth}")
+
+
+if __name__ == "__main__":
+    main()

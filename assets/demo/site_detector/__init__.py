@@ -1,0 +1,1 @@
+"""The demo's detector: how it is trained, how it is measured."""
