@@ -75,8 +75,8 @@ def text_settings(words: PreTrainedTokenizerFast) -> dict[str, object]:
     }
 
 
-def build(folder: Path, *, seed: int = 0) -> Path:
-    """Write an Idefics3 with random weights to `folder`."""
+def build(folder: Path, *, seed: int = 0, demo: bool = False) -> Path:
+    """Write an Idefics3 with random weights to `folder`; `demo` marks it as a demo model."""
     torch.manual_seed(seed)
     words = tokenizer("<image>", "<fake_token_around_image>", "<global-img>", "<row_1_col_1>")
     vision = {
@@ -94,6 +94,7 @@ def build(folder: Path, *, seed: int = 0) -> Path:
         image_token_id=words.convert_tokens_to_ids("<image>"),
         pad_token_id=words.pad_token_id,
         tie_word_embeddings=False,
+        **({"hazardlens_demo": True} if demo else {}),
     )
     size = {"longest_edge": 64}
     pictures = Idefics3ImageProcessor(size=size, max_image_size=size, do_image_splitting=False)

@@ -190,5 +190,7 @@ def test_results_are_not_taken_as_input_and_a_question_may_never_come(models: li
 
 
 def test_help_and_version() -> None:
-    assert "process" in hazardlens("--help", cwd=Path.cwd()).stdout
+    told = hazardlens("--help", cwd=Path.cwd()).stdout
+    assert "process" in told
+    assert "demo" in told
     assert hazardlens("--version", cwd=Path.cwd()).stdout.startswith("hazardlens 0.")

@@ -93,13 +93,16 @@ def test_the_wheel_brings_its_data_and_finds_it(wheel: Path) -> None:
     for kind, name in (("schemas", "hazard.json"), ("schemas", "record.json"), ("pipelines", "site.yaml")):
         assert (wheel / "hazardlens" / "data" / kind / name).read_bytes() == (ROOT / kind / name).read_bytes()
     assert (wheel / "hazardlens" / "py.typed").exists()
+    models = [path.name for path in (ROOT / "assets" / "models").glob("*") if not path.name.startswith(".")]
     code = (
-        "import hazardlens.resources as r; from hazardlens import FieldSchema, Pipeline;"
+        "import sys, hazardlens.resources as r; from hazardlens import FieldSchema, Pipeline;"
         "print(r.__file__, r.data_path('schemas', 'hazard.json'));"
         "print(r.asset_package('drawn_site').__file__);"
-        "Pipeline.load('site').check(FieldSchema.load('hazard'), None)"
+        "print(*[r.shipped_model(name) for name in sys.argv[1:]]);"
+        "[Pipeline.load(name).check(FieldSchema.load('hazard'), None) for name in ('site', 'demo')]"
     )
-    run = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(wheel)}, capture_output=True, text=True)
+    command = [sys.executable, "-c", code, *models]
+    run = subprocess.run(command, env={"PYTHONPATH": str(wheel)}, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert all(Path(path).is_relative_to(wheel) for path in run.stdout.split())
 

@@ -53,6 +53,27 @@ def test_the_pipeline_says_how_a_local_vlm_is_shown_its_questions(
     assert {**parts.setup["pipeline"]["vlm"], **settings} == parts.setup["pipeline"]["vlm"]
 
 
+@pytest.mark.parametrize(
+    ("detector", "vlm", "names"),
+    [
+        (False, False, ()),
+        (True, False, ("fake-detector",)),
+        (True, True, ("fake-detector", "fake-vlm")),
+        (True, None, ("fake-detector",)),
+    ],
+)
+def test_demo_models_are_warned_of_once_by_name(
+    caplog: pytest.LogCaptureFixture, detector: bool, vlm: bool | None, names: tuple[str, ...]
+) -> None:
+    eyes, mind = FakeDetector(), FakeVlm()
+    eyes.demo, mind.demo = detector, bool(vlm)
+    parts = assemble({"schema": "hazard"}, detector=eyes, vlm="none" if vlm is None else mind)
+    assert parts.demo_models == names
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    wanted = f"demo models that know drawn scenes only, not real footage: {', '.join(names)}"
+    assert said == ([wanted] if names else [])
+
+
 def test_more_objects_than_the_schema_allows_is_found_before_the_first_frame() -> None:
     item = {
         "type": "object",

@@ -9,7 +9,7 @@ import pytest
 
 from hazardlens import resources
 from hazardlens.errors import InputError
-from hazardlens.resources import asset_package, data_path
+from hazardlens.resources import asset_package, data_path, model_source, shipped_model
 
 DEMO = data_path("assets", "demo")
 
@@ -37,6 +37,49 @@ def test_a_package_that_fails_to_import_is_not_left_behind(tmp_path: Path, monke
     with pytest.raises(OSError, match="half way"):
         asset_package("broken_package")
     assert "broken_package" not in sys.modules
+
+
+@pytest.fixture
+def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of shipped models, and an empty folder to stand in."""
+    folder = tmp_path / "assets" / "models"
+    (folder / "small-vlm").mkdir(parents=True)
+    (folder / "small.pt").write_bytes(b"")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.setattr(resources, "data_folder", lambda kind: tmp_path / kind)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["small.pt", "small-vlm"])
+def test_a_shipped_model_is_found_by_name_from_any_folder(models: Path, name: str) -> None:
+    assert shipped_model(name) == models / name
+    assert model_source(name) == model_source(Path(name)) == models / name
+
+
+def test_a_path_that_exists_comes_before_a_shipped_model(models: Path) -> None:
+    Path("small.pt").write_bytes(b"own")
+    assert model_source("small.pt") == "small.pt"
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "../models", "small", "small-vlm/", "models/small.pt", "*", "org/name"]
+)
+def test_what_is_not_shipped_stays_as_it_is(models: Path, name: str) -> None:
+    assert shipped_model(name) is None
+    assert model_source(name) == name
+
+
+@pytest.mark.parametrize("missing", ["models", "assets"])
+def test_without_shipped_models_others_can_be_named(monkeypatch, tmp_path: Path, missing: str) -> None:
+    def folder(kind: str) -> Path:
+        if missing == "assets":
+            raise InputError("the shipped folder 'assets' is missing")
+        return tmp_path
+
+    monkeypatch.setattr(resources, "data_folder", folder)
+    assert shipped_model("small.pt") is None
+    assert model_source("yolo26n.pt") == "yolo26n.pt"
 
 
 def test_the_drawn_site_needs_nothing_of_hazardlens() -> None:

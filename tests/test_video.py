@@ -83,6 +83,24 @@ def test_one_record_per_frame_and_every_asked_frame_has_its_own_answer(clip: Pat
         assert [entry["fields"]["hazard"] for entry in record["detections"]] == ["spill", "spill"]
 
 
+@pytest.mark.parametrize("demo", [True, False])
+def test_what_demo_models_made_says_so(tmp_path: Path, demo: bool) -> None:
+    clip = draw_video(tmp_path / "clip.mp4", frames=3, rate=10, size_wh=(320, 240))
+    vlm = FunctionVlm(verdict)
+    vlm.demo = demo
+    picture = tmp_path / "still.png"
+    Image.fromarray(number_image(3, (320, 240))).save(picture)
+    for source, made in ((clip, "annotated.mp4"), (picture, "annotated.jpg")):
+        records = run(source, vlm=vlm, out=tmp_path / "out")
+        folder = tmp_path / "out" / source.stem
+        assert read_summary(folder)["demo"] is demo
+        assert read_records(folder) == [json.loads(record.to_json()) for record in records]
+        with VideoFile(folder / made) as video:
+            corner = next(iter(video)).image[:8, -8:].astype(int)
+        blue = (corner[..., 0] > corner[..., 2] + 60).mean() > 0.5
+        assert blue == demo
+
+
 def test_the_annotated_video_has_every_frame_at_its_time(clip: Path, tmp_path: Path) -> None:
     run(clip, out=tmp_path / "out")
     with VideoFile(tmp_path / "out" / "clip" / "annotated.mp4") as video:

@@ -110,6 +110,23 @@ def process(
     raise typer.Exit(run_jobs(job, out=_out, err=_err))
 
 
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where results go.")] = Path("hazardlens-out/demo"),
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Draw another clip, with the same hazards in another order.")
+    ] = None,
+) -> None:
+    """Process a drawn clip with the models shipped, without network, and show what was reported beside what is true.
+
+    These models know drawn scenes only, not real footage. Results of an earlier demo are replaced. Exit codes are those
+    of process.
+    """
+    from hazardlens.demo.showing import show_demo
+
+    raise typer.Exit(show_demo(out, seed=seed, console=_out, err=_err))
+
+
 @schema_app.command("check")
 def schema_check(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A JSON Schema file, or a shipped schema's name.")],

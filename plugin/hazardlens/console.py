@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -86,14 +87,30 @@ class RunProgress:
 
 def print_run(console: Console, summary: Summary, folder: VideoFolder) -> None:
     """Print the account of a finished video: frames, questions, verdicts over time, where the results are."""
-    lines = [f"{summary.source}: {_frames(summary)}", f"  questions: {_questions(summary)}"]
-    lines += [f"    {count} x {reason}" for reason, count in summary.reasons.most_common(3)]
+    lines = counts(summary)
     lines += [f"  {_stretch(stretch)}" for stretch in summary.timeline[:_TIMELINE_AT_MOST]]
     if len(summary.timeline) > _TIMELINE_AT_MOST:
         lines.append(f"  ... {len(summary.timeline) - _TIMELINE_AT_MOST} more stretches in {SUMMARY}")
-    written = [name for name in RESULTS if (folder.path / name).exists()]
-    lines.append(f"  {folder.path}: {', '.join(written)}")
+    if summary.demo:
+        lines.append("  made with demo models, which know drawn scenes only: it says nothing of real footage")
+    lines.append(f"  {where(folder)}")
+    print_lines(console, lines)
+
+
+def print_lines(console: Console, lines: Sequence[str]) -> None:
+    """Print lines as they are: a name in brackets is no markup, and a path is not broken."""
     console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+
+
+def counts(summary: Summary) -> list[str]:
+    """Lines that tell what became of a video's frames and questions."""
+    lines = [f"{summary.source}: {_frames(summary)}", f"  questions: {_questions(summary)}"]
+    return lines + [f"    {count} x {reason}" for reason, count in summary.reasons.most_common(3)]
+
+
+def where(folder: VideoFolder) -> str:
+    """The folder of a video's results, and what lies in it."""
+    return f"{folder.path}: {', '.join(name for name in RESULTS if (folder.path / name).exists())}"
 
 
 def _frames(summary: Summary) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,10 @@ from hazardlens.video import VideoRun
 _log = logging.getLogger(__name__)
 
 EXIT_OK, EXIT_FAILED, EXIT_INPUT, EXIT_PARTLY, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+
+
+Tell = Callable[[Console, Summary, VideoFolder], None]
+"""Prints what is to be said of a finished video."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,8 +51,14 @@ class Job:
     as_json: bool
 
 
-def run_jobs(job: Job, *, out: Console, err: Console) -> int:
+def run_jobs(job: Job, *, out: Console, err: Console, tell: Tell = print_run) -> int:
     """Process all videos; one that fails does not keep the others from being processed.
+
+    Args:
+        job: What to process and how.
+        out: Gets what is said of finished videos.
+        err: Gets progress and errors.
+        tell: Says it, unless the job is quiet or prints JSON.
 
     Returns:
         The exit code: the first of interrupted, failed, bad input, partly, done that applies.
@@ -60,7 +70,7 @@ def run_jobs(job: Job, *, out: Console, err: Console) -> int:
     try:
         if todo:
             parts = load(settled)
-            codes += [_run(job, parts, folder, out=out, err=err) for folder in todo]
+            codes += [_run(job, parts, folder, out=out, err=err, tell=tell) for folder in todo]
     except KeyboardInterrupt:
         err.print("interrupted; what was written is whole, --resume goes on", markup=False)
         return EXIT_INTERRUPTED
@@ -95,7 +105,7 @@ def _is_to_do(folder: VideoFolder, job: Job, setup: dict[str, Any], codes: list[
     return False
 
 
-def _run(job: Job, parts: Parts, folder: VideoFolder, *, out: Console, err: Console) -> int:
+def _run(job: Job, parts: Parts, folder: VideoFolder, *, out: Console, err: Console, tell: Tell) -> int:
     try:
         with (
             VideoRun(parts, folder.video, folder=folder, trace=job.trace) as run,
@@ -113,7 +123,7 @@ def _run(job: Job, parts: Parts, folder: VideoFolder, *, out: Console, err: Cons
         line = {**run.summary.to_dict(complete=True), "folder": str(folder.path)}
         out.file.write(json.dumps(line) + "\n")  # plain, since rich would colour and wrap it
     elif not job.quiet:
-        print_run(out, run.summary, folder)
+        tell(out, run.summary, folder)
     return _verdict(run.summary)
 
 

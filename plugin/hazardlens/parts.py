@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import fields as fields_of
@@ -13,6 +14,8 @@ from hazardlens.errors import PipelineError
 from hazardlens.pipeline import Pipeline, VlmSettings
 from hazardlens.schema import FieldSchema
 from hazardlens.vlm.base import View, Vlm
+
+_log = logging.getLogger(__name__)
 
 PipelineSource = str | Path | Mapping[str, Any] | Pipeline
 """A shipped pipeline's name, a path, a pipeline file's content, or a pipeline."""
@@ -70,6 +73,11 @@ class Parts:
     vlm: Vlm | None
     setup: dict[str, Any]
 
+    @property
+    def demo_models(self) -> tuple[str, ...]:
+        """Names of those among detector and VLM that are demo models, which know drawn scenes only."""
+        return tuple(part.name for part in (self.detector, self.vlm) if part is not None and part.demo)
+
 
 def settle(
     pipeline: PipelineSource = "site",
@@ -108,7 +116,7 @@ def settle(
 
 
 def load(settled: Settled) -> Parts:
-    """Load detector and VLM, the cheaper one first.
+    """Load detector and VLM, the cheaper one first, and warn of demo models.
 
     Raises:
         PipelineError: If the pipeline does not fit the detector's classes.
@@ -122,7 +130,10 @@ def load(settled: Settled) -> Parts:
     if vlm is not None:
         for objects in (0, settings.max_objects):
             vlm.prepare(fields.ground(objects))
-    return Parts(pipeline=settings, schema=fields, detector=detector, vlm=vlm, setup=settled.setup())
+    parts = Parts(pipeline=settings, schema=fields, detector=detector, vlm=vlm, setup=settled.setup())
+    if parts.demo_models:
+        _log.warning("demo models that know drawn scenes only, not real footage: %s", ", ".join(parts.demo_models))
+    return parts
 
 
 def assemble(

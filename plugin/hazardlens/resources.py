@@ -1,4 +1,4 @@
-"""Finds the data that is shipped with the package: ready pipelines, schemas and demo assets.
+"""Finds the data that is shipped with the package: ready pipelines, schemas, models and demo assets.
 
 In a wheel they lie in `hazardlens/data/`; in a checkout, and so in an editable install, at the repository's root.
 """
@@ -15,6 +15,9 @@ from hazardlens.errors import InputError
 
 Kind = Literal["pipelines", "schemas", "assets"]
 """The folders that are shipped."""
+
+WITHOUT_WEIGHTS = "To see it work without, on drawn scenes: `hazardlens demo`, or --pipeline demo."
+"""Advice where weights cannot be had."""
 
 _SUFFIXES: dict[Kind, str] = {"pipelines": ".yaml", "schemas": ".json", "assets": ""}
 
@@ -58,6 +61,36 @@ def shipped_names(kind: Kind) -> tuple[str, ...]:
     suffix = _SUFFIXES[kind]
     visible = [path for path in data_folder(kind).iterdir() if not path.name.startswith(".")]
     return tuple(sorted(path.stem if suffix else path.name for path in visible if path.name.endswith(suffix)))
+
+
+def shipped_model(name: str) -> Path | None:
+    """Where a model that is shipped in `assets/models/` lies.
+
+    Args:
+        name: Name of its file or folder there, for instance `demo-yolo26n.pt` or `demo-vlm`.
+
+    Returns:
+        Its path, or None where no such model is shipped.
+    """
+    try:
+        models = data_folder("assets") / "models"
+    except InputError:  # whoever has models of their own needs no assets
+        return None
+    return next((path for path in models.glob("*") if path.name == name), None)
+
+
+def model_source(given: str | Path) -> str | Path:
+    """What a detector's weights or a VLM are to be loaded from: a path that exists, else a model that is shipped.
+
+    Args:
+        given: Path or name.
+
+    Returns:
+        The path, or what was given where nothing of that name is here: a published name, or a mistake.
+    """
+    if Path(given).exists():
+        return given
+    return shipped_model(str(given)) or given
 
 
 def asset_package(name: str) -> ModuleType:

@@ -92,7 +92,15 @@ class VideoRun(Iterator[FrameRecord]):
         reader = VideoFile(video)
         with ExitStack() as undo:
             undo.callback(reader.close)
-            results = Results(parts.schema, parts.setup, reader, pipeline=parts.pipeline, folder=folder, trace=trace)
+            results = Results(
+                parts.schema,
+                parts.setup,
+                reader,
+                pipeline=parts.pipeline,
+                folder=folder,
+                trace=trace,
+                demo=bool(parts.demo_models),
+            )
             undo.callback(results.close, reader.account(), complete=False, reason="could not be started")
             stream = FrameStream(
                 pipeline=parts.pipeline,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from hazardlens.detect.base import Detections
 from hazardlens.detect.yolo import YoloDetector, class_ids
@@ -92,6 +93,60 @@ def test_weights_of_torch_find_nothing_at_random(random_yolo: Path) -> None:
     (found,) = detector.detect(frames(bus(), 1, "bus"))
     assert len(found) == 0
     assert detector.class_names[0] == "person"
+
+
+def test_a_checkpoint_with_the_mark_is_a_demo_model_and_so_is_a_copy_of_it(
+    random_yolo: Path, tmp_path: Path, marked: Path
+) -> None:
+    detector = YoloDetector(marked, image_size_px=64)
+    detector._model.save(tmp_path / "copy.pt")
+    assert detector.demo
+    assert YoloDetector(tmp_path / "copy.pt", image_size_px=64).demo
+    assert not YoloDetector(random_yolo, image_size_px=64).demo
+
+
+@pytest.fixture
+def marked(random_yolo: Path, tmp_path: Path) -> Path:
+    """The detector of random weights, with the mark of a demo model."""
+    checkpoint = torch.load(random_yolo, weights_only=False)
+    torch.save({**checkpoint, "hazardlens_demo": True}, tmp_path / "marked.pt")
+    return tmp_path / "marked.pt"
+
+
+def test_a_format_that_carries_no_mark_is_no_demo_model(real_weights: Path) -> None:
+    assert not YoloDetector(real_weights).demo
+
+
+def test_a_shipped_model_is_loaded_by_name_before_one_that_is_published(
+    marked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.setattr("hazardlens.resources.shipped_model", lambda name: marked if name == "yolo26n.pt" else None)
+    detector = YoloDetector("yolo26n.pt", image_size_px=64)
+    assert (detector.name, detector.demo) == ("yolo26n.pt", True)
+    assert not list(Path.cwd().iterdir()), "nothing was fetched"
+
+
+def test_weights_that_cannot_be_fetched_say_what_was_tried_and_what_will_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def offline(*_: object, **__: object) -> None:
+        raise ConnectionError("Download failure. Environment may be offline.")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ultralytics.utils.downloads.safe_download", offline)
+    with pytest.raises(WeightsError, match=r"yolo26s\.pt cannot be loaded: .*offline") as caught:
+        YoloDetector("yolo26s.pt")
+    for part in (
+        "this folder",
+        "shipped models",
+        "downloads",
+        "path of a model file",
+        "`hazardlens demo`",
+        "--pipeline demo",
+    ):
+        assert part in caught.value.help
 
 
 @pytest.mark.parametrize(

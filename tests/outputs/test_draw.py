@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
-from hazardlens.outputs.draw import _RANK_BGR, _UNKNOWN_BGR, Painter, headline
+from hazardlens.outputs.draw import _DEMO_BGR, _RANK_BGR, _UNKNOWN_BGR, Painter, headline
 from hazardlens.record import DetectionRecord, FrameRecord, VlmState
 from hazardlens.schema import FieldSchema
 
@@ -82,11 +82,14 @@ def test_each_scope_has_its_own_ranks_and_what_has_none_is_grey(
     assert (tuple(image[130, 100]), tuple(image[239, 5])) == colours
 
 
+@pytest.mark.parametrize("demo", [False, True])
 @pytest.mark.parametrize("size_wh", [(320, 240), (33, 17), (1, 1), (2000, 90)])
-def test_any_size_can_be_drawn_on(size_wh: tuple[int, int]) -> None:
+def test_any_size_can_be_drawn_on(size_wh: tuple[int, int], demo: bool) -> None:
     width, height = size_wh
     image = np.zeros((height, width, 3), np.uint8)
-    drawn = Painter(SCHEMA, size_wh, {}).draw(image, record(answered("fire", "high"), VlmState(status="ok"), size_wh))
+    drawn = Painter(SCHEMA, size_wh, {}, demo=demo).draw(
+        image, record(answered("fire", "high"), VlmState(status="ok"), size_wh)
+    )
     assert drawn.shape == image.shape
     assert drawn.any()
 
@@ -128,3 +131,43 @@ def test_what_stands_behind_a_line_break_is_drawn_too() -> None:
 
 
 OK = VlmState(status="ok")
+
+
+def both(size_wh: tuple[int, int], box_xyxy: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """The same record drawn without and with the mark, on noise."""
+    width, height = size_wh
+    made = record(answered("fire", "high"), OK, size_wh)
+    made = replace(made, detections=(replace(made.detections[0], box_xyxy=box_xyxy),))
+    image = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
+    plain, marked = (Painter(SCHEMA, size_wh, {}, demo=demo).draw(image.copy(), made) for demo in (False, True))
+    return plain, marked
+
+
+@pytest.mark.parametrize(("size_wh", "capital_px"), [((320, 180), 8), ((1280, 720), 16), ((720, 1280), 16)])
+def test_the_mark_of_demo_models_is_legible_and_stands_in_the_corner_only(size_wh, capital_px: int) -> None:
+    width, height = size_wh
+    plain, marked = both(size_wh, (10, height / 2, width / 4, height * 0.6))
+    rows, columns = np.nonzero((plain != marked).any(axis=2))
+    assert (rows.min(), columns.max()) == (0, width - 1)
+    assert rows.max() < height / 8
+    assert columns.min() > 0
+    patch = marked[: rows.max() + 1, columns.min() :].astype(int)
+    ink = (patch > 240).all(axis=2)
+    ground = (patch == _DEMO_BGR).all(axis=2)
+    assert (ink | ground).mean() > 0.7, "plain ground, sharp letters"
+    lines = np.nonzero(ink.any(axis=1))[0]
+    assert lines.max() - lines.min() + 1 >= capital_px
+    assert not ink[:, [0, -1]].any()
+
+
+@pytest.mark.parametrize("size_wh", [(320, 180), (1280, 720)])
+@pytest.mark.parametrize("left", [0.0, 0.5, 0.9])
+def test_the_mark_covers_no_fields(size_wh: tuple[int, int], left: float) -> None:
+    width, height = size_wh
+    plain, marked = both(size_wh, (left * width, 0.0, width - 1, height / 2))
+    high = (marked == _RANK_BGR[3]).all(axis=2)
+    high[[0]] = False
+    top = np.nonzero(high.sum(axis=1) > 0.1 * width)[0].min()
+    label = high[top : top + round(1.25 * max(11, height / 36))]
+    assert label.any(axis=1).all(), "the whole height of the label is seen"
+    assert np.array_equal(plain[height // 2 + 4 :], marked[height // 2 + 4 :]), "and so is the footer"

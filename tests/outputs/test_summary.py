@@ -85,6 +85,12 @@ def test_questions_and_their_fates_are_counted(summary: Summary) -> None:
     assert told["vlm"] == "m"
 
 
+def test_it_says_whether_demo_models_took_part(summary: Summary) -> None:
+    assert summary.to_dict(complete=True)["demo"] is False
+    summary.demo = True
+    assert summary.to_dict(complete=False)["demo"] is True
+
+
 def test_reasons_are_bounded() -> None:
     summary = Summary(source="x", schema=FieldSchema.load("hazard"), setup={})
     for index in range(250):

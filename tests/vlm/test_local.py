@@ -17,6 +17,7 @@ from hazardlens.errors import WeightsError
 from hazardlens.merge.lane import answer
 from hazardlens.schema import FieldSchema
 from hazardlens.vlm.base import Shown, View
+from hazardlens.vlm.loading import load_tokenizer
 from hazardlens.vlm.local import LocalVlm
 from tests.random_vlm import build, build_qwen2_vl, tokenizer
 from tests.vlm.test_decode import ask, question
@@ -107,7 +108,32 @@ def test_a_folder_that_is_not_there_is_no_name_on_the_hub(name: str) -> None:
 def test_a_hub_that_cannot_be_reached_is_named_with_a_way_out() -> None:
     with pytest.raises(WeightsError, match="nobody/no-such-model") as caught:
         LocalVlm("nobody/no-such-model", device="cpu")
-    assert "folder" in caught.value.help
+    for part in ("shipped models", "cache", "path of a folder", "network", "`hazardlens demo`", "--pipeline demo"):
+        assert part in caught.value.help
+
+
+def test_a_model_that_is_not_wholly_in_the_cache_is_named_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hazardlens.vlm.loading.try_to_load_from_cache", lambda *_, **__: "config.json")
+    with pytest.raises(WeightsError, match="nobody/no-such-model cannot be loaded") as caught:
+        LocalVlm("nobody/no-such-model", device="cpu")
+    for part in ("not all of it", "path of a folder", "`hazardlens demo`"):
+        assert part in caught.value.help
+
+
+def test_a_shipped_model_is_loaded_by_name_and_its_config_says_that_it_is_a_demo_model(
+    random_vlm_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = build(tmp_path / "models" / "small-vlm", demo=True)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.setattr("hazardlens.resources.shipped_model", lambda name: shipped if name == "small-vlm" else None)
+    vlm = LocalVlm("small-vlm", device="cpu")
+    assert (vlm.name, vlm.demo) == ("small-vlm", True)
+    assert load_tokenizer("small-vlm").count_tokens("A worker.") == load_tokenizer(shipped).count_tokens("A worker.")
+    vlm._model.save_pretrained(tmp_path / "copy")
+    assert json.loads((tmp_path / "copy" / "config.json").read_text())["hazardlens_demo"] is True
+    shutil.copytree(random_vlm_folder, "small-vlm")
+    assert not LocalVlm("small-vlm", device="cpu").demo, "a folder that is there comes first"
 
 
 @pytest.mark.parametrize("device", ["cuda:77", "gpu"])

@@ -9,7 +9,7 @@ import torch
 from hazardlens.detect.ultralytics_setup import YOLO
 
 RECIPE = {
-    "imgsz": 320, "rect": True, "epochs": 7, "batch": 16, "nbs": 16, "seed": 0, "deterministic": True,
+    "imgsz": 320, "rect": True, "epochs": 5, "batch": 16, "nbs": 16, "seed": 0, "deterministic": True,
     "workers": 0, "device": "cpu", "amp": False, "optimizer": "AdamW", "lr0": 0.0015, "lrf": 0.01, "cos_lr": True,
     "warmup_epochs": 0.3, "scale": 0.2, "translate": 0.1, "fliplr": 0.5, "erasing": 0.0,
     "hsv_h": 0.01, "hsv_s": 0.4, "hsv_v": 0.3, "plots": False, "exist_ok": True,
@@ -30,9 +30,8 @@ def train(out: Path, data: Path) -> None:
 
 
 def keep(trained: Path, weights: Path) -> None:
-    """Copy trained weights without what only the training needs, its paths above all."""
+    """Copy trained weights without what only the training needs, its paths above all, and mark them as the demo's."""
     checkpoint = torch.load(trained, map_location="cpu", weights_only=False)
-    checkpoint = {"model": checkpoint["ema"] or checkpoint["model"], "date": checkpoint["date"], "train_args": RECIPE}
-    checkpoint["model"] = checkpoint["model"].half()
-    checkpoint["model"].args = {key: value for key, value in RECIPE.items() if key == "imgsz"} | {"task": "detect"}
-    torch.save(checkpoint, weights)
+    model = (checkpoint["ema"] or checkpoint["model"]).half()
+    model.args = {"task": "detect", "imgsz": RECIPE["imgsz"]}
+    torch.save({"model": model, "train_args": RECIPE, "hazardlens_demo": True}, weights)

@@ -76,10 +76,17 @@ class Detections:
 
 
 class Detector(ABC):
-    """Finds objects on frames of one or more streams."""
+    """Finds objects on frames of one or more streams.
+
+    Attributes:
+        name: Name of the model, as written into the summary.
+        class_names: All classes that it knows, by index.
+        demo: Whether it is a demo model, which knows drawn scenes only; what is made with it says so.
+    """
 
     name: str
     class_names: dict[int, str]
+    demo: bool = False
 
     @abstractmethod
     def detect(self, frames: Sequence[Frame], *, stream: Hashable | None = None) -> list[Detections]:

@@ -16,6 +16,7 @@ from hazardlens.detect.base import Detections, Detector
 from hazardlens.detect.ultralytics_setup import GITHUB_ASSETS_NAMES, YOLO, Results
 from hazardlens.errors import DetectionError, PipelineError, WeightsError
 from hazardlens.frames.base import Frame
+from hazardlens.resources import WITHOUT_WEIGHTS, model_source
 
 _log = logging.getLogger(__name__)
 
@@ -26,8 +27,8 @@ class YoloDetector(Detector):
     """An Ultralytics model that finds boxes, by path or by one of the names that Ultralytics publishes.
 
     Args:
-        weights: Path of a model (`.pt`, `.onnx`, `.tflite`, an OpenVINO folder, ...) or a published name such as
-            `yolo26n.pt`, which Ultralytics fetches when it is not there.
+        weights: Path of a model (`.pt`, `.onnx`, `.tflite`, an OpenVINO folder, ...), name of a shipped one, or a
+            published name such as `yolo26n.pt`, which Ultralytics fetches when it is not there.
         classes: Names of the classes to look for; None for all.
         confidence: Detections below this confidence are dropped, 0..1.
         image_size_px: Longest side that the network sees.
@@ -52,7 +53,8 @@ class YoloDetector(Detector):
         tracker: str | None = None,
     ) -> None:
         self.name = Path(weights).name
-        self._model, self.class_names = _load(weights)
+        self._model, self.class_names = _load(model_source(weights))
+        self.demo = _is_demo(self._model)
         self._track = track
         self._arguments: dict[str, Any] = {
             "conf": confidence,
@@ -186,8 +188,9 @@ def _load(weights: str | Path) -> tuple[YOLO, dict[int, str]]:
     if not path.exists():
         _log.warning("detector %s is not here; Ultralytics looks for it in its own folder, then fetches it", weights)
     advice = "It does not look like a model that Ultralytics can load, or a package that its format needs is missing."
-    if published:
-        advice = "It is not here and could not be fetched, or is damaged. Give the path of a model file."
+    if not path.exists():
+        tried = "Tried this folder, the shipped models, Ultralytics' own folder and its downloads."
+        advice = f"{tried} Give the path of a model file. {WITHOUT_WEIGHTS}"
     with _translated(f"detector {weights} cannot be loaded", WeightsError, help=advice):
         model = YOLO(str(weights), task=None if path.suffix == ".pt" else "detect")
         names = {int(index): str(name) for index, name in model.names.items()}
@@ -197,3 +200,9 @@ def _load(weights: str | Path) -> tuple[YOLO, dict[int, str]]:
             help=f"Use a model for one of: {', '.join(_TASKS_WITH_BOXES)}.",
         )
     return model, names
+
+
+def _is_demo(model: YOLO) -> bool:
+    """Whether the checkpoint carries the demo's mark, which copies of it keep."""
+    checkpoint = getattr(model, "ckpt", None)
+    return isinstance(checkpoint, dict) and bool(checkpoint.get("hazardlens_demo"))

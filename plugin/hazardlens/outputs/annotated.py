@@ -28,6 +28,7 @@ class AnnotatedVideo(Output):
         source: The video that the frames come from, for size, rate and sound.
         schema: The schema of the records' fields.
         pipeline: Its zones are drawn, and it says how good the video is to be.
+        demo: Whether the pictures are marked as made by demo models.
 
     Raises:
         OutputError: If the file cannot be made.
@@ -35,8 +36,10 @@ class AnnotatedVideo(Output):
 
     needs_pixels: ClassVar[bool] = True
 
-    def __init__(self, path: Path, *, source: VideoFile, schema: FieldSchema, pipeline: Pipeline) -> None:
-        self._painter = Painter(schema, source.size_wh, _corners(pipeline))
+    def __init__(
+        self, path: Path, *, source: VideoFile, schema: FieldSchema, pipeline: Pipeline, demo: bool = False
+    ) -> None:
+        self._painter = Painter(schema, source.size_wh, _corners(pipeline), demo=demo)
         self._writer = VideoWriter(
             path,
             size_wh=source.size_wh,
@@ -71,13 +74,16 @@ class AnnotatedPicture(Output):
         source: The picture, for its size.
         schema: The schema of the record's fields.
         pipeline: Its zones are drawn.
+        demo: Whether the picture is marked as made by demo models.
     """
 
     needs_pixels: ClassVar[bool] = True
 
-    def __init__(self, path: Path, *, source: VideoFile, schema: FieldSchema, pipeline: Pipeline) -> None:
+    def __init__(
+        self, path: Path, *, source: VideoFile, schema: FieldSchema, pipeline: Pipeline, demo: bool = False
+    ) -> None:
         self._path = path
-        self._painter = Painter(schema, source.size_wh, _corners(pipeline))
+        self._painter = Painter(schema, source.size_wh, _corners(pipeline), demo=demo)
 
     def write(self, outcome: Outcome) -> None:
         """Draw and save the frame.

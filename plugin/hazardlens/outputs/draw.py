@@ -22,6 +22,8 @@ _RANK_BGR: tuple[_Colour, ...] = ((96, 174, 39), (0, 200, 240), (0, 140, 255), (
 _LINES = 4
 _LETTERS = 400
 _INK_BGR: _Colour = (255, 255, 255)
+_DEMO_BGR: _Colour = (150, 60, 10)
+_DEMO_MARK = "DEMO MODELS - DRAWN SCENES ONLY"
 
 
 class Painter:
@@ -34,15 +36,22 @@ class Painter:
         schema: The schema that the records' fields follow.
         size_wh: Width and height of the frames in pixels; it sets the size of the letters.
         zones: Corners (x, y) of each zone by name, in fractions of the frame.
+        demo: Whether the upper right corner says that demo models were at work.
     """
 
     def __init__(
-        self, schema: FieldSchema, size_wh: tuple[int, int], zones: Mapping[str, Sequence[tuple[float, float]]]
+        self,
+        schema: FieldSchema,
+        size_wh: tuple[int, int],
+        zones: Mapping[str, Sequence[tuple[float, float]]],
+        *,
+        demo: bool = False,
     ) -> None:
         self._schema = schema
         self._zones = {name: np.array(corners) for name, corners in zones.items()}
         self._letters_px = max(11, round(min(size_wh) / 36))
         self._line_px = max(1, round(min(size_wh) / 300))
+        self._mark = _lines(_DEMO_MARK, round(1.2 * self._letters_px), size_wh[0]) if demo else []
 
     def draw(self, image: NDArray[np.uint8], record: FrameRecord) -> NDArray[np.uint8]:
         """Draw on `image`, shape (H, W, 3), BGR, in place, and return it."""
@@ -51,6 +60,7 @@ class Painter:
             self._draw_zone(image, name, corners)
         for detection in record.detections:
             self._draw_detection(image, detection)
+        self._draw_mark(image)
         self._draw_footer(image, record)
         return image
 
@@ -62,7 +72,20 @@ class Painter:
         verdict = self._verdict(detection.fields, "object")
         label = f"{name}: {verdict}" if verdict else name
         patch = _letters(label, self._letters_px)
-        _blit(image, patch, x1, max(0, y1 - patch.shape[0]), background=colour)
+        top = max(0, y1 - patch.shape[0])
+        _blit(image, patch, x1, self._below_mark(top, x1 + patch.shape[1], image.shape[1]), background=colour)
+
+    def _draw_mark(self, image: NDArray[np.uint8]) -> None:
+        top = 0
+        for line in self._mark:
+            _blit(image, line, image.shape[1], top, background=_DEMO_BGR)
+            top += line.shape[0]
+
+    def _below_mark(self, top: int, right: int, width: int) -> int:
+        """Where a label that ends at `right` begins, so that the mark does not cover it."""
+        bottom = sum(line.shape[0] for line in self._mark)
+        left = width - max((line.shape[1] for line in self._mark), default=0)
+        return bottom if top < bottom and right > left else top
 
     def _draw_zone(self, image: NDArray[np.uint8], name: str, corners: NDArray[np.float64]) -> None:
         height, width = image.shape[:2]

@@ -47,7 +47,7 @@ class VideoFolder:
         Raises:
             OutputExistsError: If it holds results of another video, or finished ones with another setup.
         """
-        told = _summary(self.path)
+        told = read_summary(self.path)
         if told is None:
             return False
         video, now = told.get("video") or {}, identity(self.video)
@@ -146,13 +146,14 @@ def _path(out: Path, video: Path, names: Counter[str]) -> Path:
     plain, marked = out / video.stem, out / marked_name(video)
     if not video.stem.strip("."):
         return marked
-    told = _summary(plain)
+    told = read_summary(plain)
     if told is not None and (told.get("video") or {}).get("path") == identity(video)["path"]:
         return plain
     return marked if names[video.stem] > 1 or marked.exists() else plain
 
 
-def _summary(folder: Path) -> dict[str, Any] | None:
+def read_summary(folder: Path) -> dict[str, Any] | None:
+    """The summary that lies in a folder of results, or None where there is none that can be read."""
     try:
         told = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -32,6 +32,7 @@ class Results:
         pipeline: Says whether an annotated video is written, and how.
         folder: Where records, video and summary go, or None.
         trace: Folder that gets a folder of traces, or None.
+        demo: Whether demo models take part; summary and annotated video say so.
 
     Attributes:
         summary: Counts so far.
@@ -49,8 +50,10 @@ class Results:
         pipeline: Pipeline,
         folder: VideoFolder | None,
         trace: Path | None,
+        demo: bool = False,
     ) -> None:
-        self.summary = Summary(source=source.name, schema=schema, setup={"video": identity(source.path), **setup})
+        setup = {"video": identity(source.path), **setup}
+        self.summary = Summary(source=source.name, schema=schema, setup=setup, demo=demo)
         self._summary_path = folder.path / SUMMARY if folder is not None else None
         self._outputs: list[Output] = []
         try:
@@ -59,7 +62,7 @@ class Results:
                 self._write_summary(complete=False, reason="not finished: under way, or ended by force")
                 self._outputs.append(RecordsFile(folder.path / RECORDS))
             if folder is not None and pipeline.video:
-                self._outputs.append(_annotated(folder.path, source, schema, pipeline))
+                self._outputs.append(_annotated(folder.path, source, schema, pipeline, demo))
             if trace is not None:
                 self._outputs.append(Trace(trace / marked_name(source.path)))
         except BaseException:
@@ -123,7 +126,7 @@ class Results:
             write_summary(self._summary_path, self.summary.to_dict(complete=complete, reason=reason))
 
 
-def _annotated(folder: Path, source: VideoFile, schema: FieldSchema, pipeline: Pipeline) -> Output:
+def _annotated(folder: Path, source: VideoFile, schema: FieldSchema, pipeline: Pipeline, demo: bool) -> Output:
     if source.is_still:
-        return AnnotatedPicture(folder / PICTURE, source=source, schema=schema, pipeline=pipeline)
-    return AnnotatedVideo(folder / VIDEO, source=source, schema=schema, pipeline=pipeline)
+        return AnnotatedPicture(folder / PICTURE, source=source, schema=schema, pipeline=pipeline, demo=demo)
+    return AnnotatedVideo(folder / VIDEO, source=source, schema=schema, pipeline=pipeline, demo=demo)

@@ -47,11 +47,13 @@ class Summary:
         source: Name of the source.
         schema: The schema of the fields.
         setup: What the run was made of (detector, VLM, schema, pipeline), as plain JSON types.
+        demo: Whether demo models took part, which know drawn scenes only.
     """
 
     source: str
     schema: FieldSchema
     setup: dict[str, Any]
+    demo: bool = False
     account: FrameAccount | None = None
     records: int = 0
     records_by_status: Counter[str] = field(default_factory=Counter)
@@ -140,6 +142,7 @@ class Summary:
             "complete": complete,
             "reason": reason,
             **self.setup,
+            "demo": self.demo,
             "frames": {**(asdict(self.account) if self.account else {}), "records": self.records},
             "records_by_status": dict(self.records_by_status),
             "detections_by_class": dict(self.detections_by_class.most_common()),

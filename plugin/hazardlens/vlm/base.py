@@ -125,11 +125,13 @@ class Vlm(ABC):
         name: Name of the model, as written into records.
         enforced: How it holds the form of its answers.
         view: How it is shown its questions.
+        demo: Whether it is a demo model, which knows drawn scenes only; what is made with it says so.
     """
 
     name: str
     enforced: Literal["mask", "server", "checked"]
     view: View = View()
+    demo: bool = False
 
     @abstractmethod
     def ask(self, question: Question, shown: Shown, stop: threading.Event) -> Reply:

@@ -16,11 +16,13 @@ from safetensors import SafetensorError
 from transformers import AutoModelForImageTextToText, AutoProcessor, BitsAndBytesConfig, PreTrainedModel
 
 from hazardlens.errors import WeightsError
+from hazardlens.resources import WITHOUT_WEIGHTS, model_source
 from hazardlens.vlm.mask import MaskFactory
 
 _log = logging.getLogger(__name__)
 
 _HUB_TIMEOUT_S = 15.0
+_INSTEAD = f"Give the path of a folder with the model, or check the name and the network. {WITHOUT_WEIGHTS}"
 _HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
 Quantization = Literal["8bit", "4bit"]
@@ -32,7 +34,7 @@ def load_tokenizer(model: str | Path) -> MaskFactory:
     Raises:
         WeightsError: If it cannot be had.
     """
-    tokenizer = load_processor(model, {"revision": None, "trust_remote_code": False}).tokenizer
+    tokenizer = load_processor(model_source(model), {"revision": None, "trust_remote_code": False}).tokenizer
     return MaskFactory(tokenizer, vocab_rows=len(tokenizer), eos_token_ids=[tokenizer.eos_token_id])
 
 
@@ -109,7 +111,7 @@ def _look_for(model: str | Path, where: dict[str, Any]) -> None:
     except Exception as error:  # the client lets errors of its HTTP library through, which is not ours to name
         raise WeightsError(
             f"VLM {model} cannot be loaded: it is no folder here, and the hub says: {_first_line(error)}",
-            help="Give the path of a folder with the model, or check the name and the network.",
+            help=f"Tried this folder, the shipped models, the hub's cache and the hub. {_INSTEAD}",
         ) from error
     _log.warning("VLM %s is not here and is fetched from the hub", model)
 
@@ -145,4 +147,6 @@ def _advice(model: str | Path, error: Exception) -> str:
         return "Check device and memory, and that the files belong together."
     if Path(model).is_dir():
         return "The folder needs config.json, the processor's and tokenizer's files, and *.safetensors of a VLM."
+    if isinstance(error, OSError):
+        return f"It is no image-text-to-text model, or not all of it is in the hub's cache. {_INSTEAD}"
     return "Name an image-text-to-text model."

@@ -6,13 +6,17 @@ import copy
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 from transformers import BatchFeature, GenerationConfig, LogitsProcessorList, PreTrainedModel
 
+from hazardlens.resources import model_source
 from hazardlens.schema import GroundedSchema
 from hazardlens.vlm.base import Question, Reply, Shown, View, Vlm
 from hazardlens.vlm.decode import Decoding, jump_forward
@@ -26,7 +30,7 @@ class LocalVlm(Vlm):
     """A model of `AutoModelForImageTextToText` with its `AutoProcessor`, decoded under a mask.
 
     Args:
-        model: Hub name or folder.
+        model: Folder, name of a shipped model, or hub name.
         device: `auto` (a GPU where there is one), `cpu`, `cuda`, `cuda:1`, `mps`.
         dtype: `auto` (as saved), `float32`, `bfloat16`, `float16`.
         quantization: `8bit` or `4bit` through bitsandbytes, or None.
@@ -63,6 +67,7 @@ class LocalVlm(Vlm):
         trust_remote_code: bool = False,
         revision: str | None = None,
     ) -> None:
+        model = model_source(model)
         self.name = Path(model).resolve().name if Path(model).is_dir() else str(model)
         self.view = view
         self.max_new_tokens = max_new_tokens
@@ -73,6 +78,7 @@ class LocalVlm(Vlm):
         where = {"trust_remote_code": trust_remote_code, "revision": revision}
         self._processor = load_processor(model, where)
         self._model = load_model(model, device=device, dtype=dtype, quantization=quantization, where=where)
+        self.demo = bool(getattr(self._model.config, "hazardlens_demo", False))
         for layers in self._model.modules():
             if isinstance(layers, torch.nn.ModuleList):
                 for layer in layers:
@@ -136,11 +142,13 @@ class LocalVlm(Vlm):
 
     def inputs(self, shown: Shown) -> BatchFeature:
         """The model's inputs for what is shown, on its device."""
-        pictures = [shown.image] if shown.crops is None else [shown.image, shown.crops]
-        content: list[dict[str, Any]] = [{"type": "image", "image": Image.fromarray(picture)} for picture in pictures]
-        content.append({"type": "text", "text": shown.prompt})
+        return self.encode([shown.image, *([] if shown.crops is None else [shown.crops])], shown.prompt)
+
+    def encode(self, pictures: Sequence[NDArray[np.uint8]], prompt: str) -> BatchFeature:
+        """The model's inputs for pictures, shape (H, W, 3), RGB, and a prompt, on its device."""
+        content = [{"type": "image", "image": Image.fromarray(picture)} for picture in pictures]
         inputs = self._processor.apply_chat_template(
-            [{"role": "user", "content": content}],
+            [{"role": "user", "content": [*content, {"type": "text", "text": prompt}]}],
             add_generation_prompt=True,
             tokenize=True,
             return_dict=True,

@@ -1,0 +1,169 @@
+"""Examples as tensors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from transformers import Idefics3Processor
+
+from drawn_site.rules import SEVERITIES, Hazard, ThingTruth
+from drawn_site.scene import KINDS
+from hazardlens.vlm.crops import crop_sheet
+from hazardlens.vlm.prompt import prompt_text, show
+
+from .architecture import IMAGE_PX, IMAGE_TOKENS, PATCH_PX
+from .examples import MAX_OBJECTS, VIEW, Example, ask, found, spelled
+
+HAZARDS: tuple[Hazard, ...] = get_args(Hazard)
+VERDICTS = (*HAZARDS, *SEVERITIES)
+EFFECTS = ("fire", "smoke", "spill")
+PATCHES = IMAGE_PX // PATCH_PX
+IGNORE = -100
+
+CELL_TARGETS = {"kind": len(KINDS), "hazard": len(HAZARDS), "severity": len(SEVERITIES), "dress": 4}
+"""What is asked of each cell of the sheet while training, and among how many."""
+
+_NOTHING = np.zeros((0, 4), np.float32), np.zeros(0, np.float32)
+
+_NOTE, _FRAME, _OBJECT, _FORM = 1.0, 6.0, 2.0, 0.05
+"""Weights of a note's tokens, the picture's verdict, an object's verdict, and the rest, which the mask forces."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Tensors of B examples, T tokens, at most 2 pictures each."""
+
+    inputs: dict[str, torch.Tensor]
+    """For the model: `input_ids` and `attention_mask` (B, T), `pixel_values` (B, 2, 3, 256, 256)."""
+    labels: torch.Tensor
+    """(B, T); `IGNORE` where nothing is learned."""
+    weights: torch.Tensor
+    """(B, T)."""
+    patches: torch.Tensor
+    """What stands in each patch of the first picture: 0 nothing, else 1 + thing or effect; (B, 256)."""
+    cells: dict[str, torch.Tensor]
+    """What each cell of the second picture shows, (B, 16); `IGNORE` where there is none."""
+    pictures: list[int]
+    """Pictures of each example, 1 or 2."""
+
+
+def squeeze(image: NDArray[np.uint8], processor: Idefics3Processor) -> NDArray[np.uint8]:
+    """A frame as the model sees it, shape (256, 256, 3), RGB: what the product shows, and its processor makes of it.
+
+    Args:
+        image: Shape (H, W, 3), BGR.
+        processor: The model's.
+    """
+    shown = Image.fromarray(show(ask(image, found([], *_NOTHING)), VIEW).image)
+    pixels = processor.image_processor([[shown]], do_rescale=False, do_normalize=False)["pixel_values"]
+    return np.asarray(pixels[0][0], np.uint8).transpose(1, 2, 0)
+
+
+def make_batch(examples: Sequence[Example], wholes: Sequence[NDArray[np.uint8]], processor: Idefics3Processor) -> Batch:
+    """Tensors of some examples, prompted as the product prompts.
+
+    Args:
+        examples: The examples.
+        wholes: Their frames, as `squeeze` makes them.
+        processor: The model's.
+    """
+    words = processor.tokenizer
+    rows = [_tokens(example, processor) for example in examples]
+    length = max(len(ids) for ids, _ in rows)
+    input_ids = torch.tensor([ids + [words.pad_token_id] * (length - len(ids)) for ids, _ in rows])
+    weights = torch.tensor([one + [0.0] * (length - len(one)) for _, one in rows])
+    inputs = {
+        "input_ids": input_ids,
+        "attention_mask": torch.tensor([[1] * len(ids) + [0] * (length - len(ids)) for ids, _ in rows]),
+        "pixel_values": _pixels(examples, wholes),
+    }
+    return Batch(
+        inputs=inputs,
+        labels=torch.where(weights > 0, input_ids, IGNORE),
+        weights=weights,
+        patches=torch.stack([_patch_labels(example) for example in examples]),
+        cells={name: torch.tensor([_cell_labels(e.things, name) for e in examples]) for name in CELL_TARGETS},
+        pictures=[1 + bool(example.things) for example in examples],
+    )
+
+
+def _pixels(examples: Sequence[Example], wholes: Sequence[NDArray[np.uint8]]) -> torch.Tensor:
+    """Pictures, (B, 2, 3, 256, 256), -1 to 1; where there is no second one it is 0, which the model leaves out."""
+    pixels = torch.zeros(len(examples), 2, 3, IMAGE_PX, IMAGE_PX)
+    for k, (example, whole) in enumerate(zip(examples, wholes, strict=True)):
+        pixels[k, 0] = torch.from_numpy(whole.transpose(2, 0, 1).copy()) / 127.5 - 1
+        if example.things:
+            frame, boxes = example.question.frame, example.question.detections.boxes_xyxy_px
+            sheet = crop_sheet(frame.image, boxes, crop_px=VIEW.crops_px or 0)
+            pixels[k, 1] = torch.from_numpy(sheet.transpose(2, 0, 1).copy()) / 127.5 - 1
+    return pixels
+
+
+def _tokens(example: Example, processor: Idefics3Processor) -> tuple[list[int], list[float]]:
+    """Tokens of prompt and answer, and their weights."""
+    content = [{"type": "image"}] * (1 + bool(example.things))
+    content += [{"type": "text", "text": prompt_text(example.question, VIEW)}]
+    text = processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True)
+    around = processor.fake_image_token
+    picture = f"{around}{processor.global_image_tag}{processor.image_token * IMAGE_TOKENS}{around}"
+    prompt = processor.tokenizer(text.replace(processor.image_token, picture))["input_ids"]
+    answer, weights = _answer_tokens(example, processor.tokenizer)
+    return prompt + answer, [0.0] * len(prompt) + weights
+
+
+def _answer_tokens(example: Example, words: Any) -> tuple[list[int], list[float]]:
+    """Tokens of the answer with its end, and how much each of them counts."""
+    text = spelled(example.answer)
+    encoded = words(text, return_offsets_mapping=True, add_special_tokens=False)
+    counts = [_FORM] * len(text)
+    note_end = text.index('", "hazard"')
+    counts[len('{"notes": "') : note_end + 1] = [_NOTE] * (note_end + 1 - len('{"notes": "'))
+    objects = text.index('"detections"')
+    for match in re.finditer(r'"(?:hazard|severity)": "([a-z_]+)"', text):
+        weight = _FRAME if match.start() < objects else _OBJECT
+        counts[match.start(1) : match.end(1)] = [weight] * (match.end(1) - match.start(1))
+    weights = [counts[start] if start < len(counts) else _FORM for start, _ in encoded["offset_mapping"]]
+    return [*encoded["input_ids"], words.eos_token_id], [*weights, _FORM]
+
+
+def _patch_labels(example: Example) -> torch.Tensor:
+    width, height = example.truth.size_wh
+    grid = torch.zeros(PATCHES, PATCHES, dtype=torch.long)
+    things = sorted(example.truth.things, key=lambda thing: _area(thing.box_xyxy_px), reverse=True)
+    painted = [(thing.box_xyxy_px, 1 + KINDS.index(thing.kind)) for thing in things]
+    painted += [(one.box_xyxy_px, 1 + len(KINDS) + EFFECTS.index(one.effect.kind)) for one in example.truth.effects]
+    for (x0, y0, x1, y1), label in painted:
+        columns = _span(x0 / width, x1 / width)
+        grid[_span(y0 / height, y1 / height), columns] = label
+    return grid.flatten()
+
+
+def _span(start: float, end: float) -> slice:
+    """Patches of which a stretch, in shares of the picture, covers the middle; at least one."""
+    first = round(start * PATCHES)
+    return slice(min(first, PATCHES - 1), max(first + 1, round(end * PATCHES)))
+
+
+def _area(box: tuple[float, float, float, float]) -> float:
+    return (box[2] - box[0]) * (box[3] - box[1])
+
+
+def _cell_labels(things: Sequence[ThingTruth], name: str) -> list[int]:
+    return [*(_cell_label(thing, name) for thing in things), *[IGNORE] * (MAX_OBJECTS - len(things))]
+
+
+def _cell_label(thing: ThingTruth, name: str) -> int:
+    if name == "kind":
+        return KINDS.index(thing.kind)
+    if name == "hazard":
+        return HAZARDS.index(thing.verdict.hazard)
+    if name == "severity":
+        return SEVERITIES.index(thing.verdict.severity)
+    return IGNORE if thing.helmet is None else 2 * bool(thing.helmet) + bool(thing.vest)

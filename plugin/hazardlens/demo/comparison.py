@@ -1,0 +1,90 @@
+"""What was reported of a drawn clip, held against what is true of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_CALM = "none"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EventRow:
+    """A true event, and what was reported of it while it lasted.
+
+    Attributes:
+        hazard: The hazard.
+        severity: The worst severity that it truly reaches.
+        start_s: When it begins, in seconds.
+        end_s: When it is over, in seconds.
+        after_s: Seconds from its beginning to the first answer that names it, or None where none does.
+        reported_severity: The worst severity in the answers that name it, or None.
+    """
+
+    hazard: str
+    severity: str
+    start_s: float
+    end_s: float
+    after_s: float | None
+    reported_severity: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Comparison:
+    """All events of a clip, and the calm between them.
+
+    Attributes:
+        rows: One row for each true event, in order.
+        calm_asked: Frames without any hazard that were asked about and answered.
+        calm_right: How many of these answers were `none`.
+    """
+
+    rows: tuple[EventRow, ...]
+    calm_asked: int
+    calm_right: int
+
+
+def compare(records: Iterable[Mapping[str, Any]], truth: Mapping[str, Any], *, severities: Sequence[str]) -> Comparison:
+    """Hold the answers in records against the truth.
+
+    Only frames that were asked about and answered count. A frame's time is the truth's own, so that a container which
+    rounds times moves nothing across the edge of an event.
+
+    Args:
+        records: Records as `schemas/record.json` spells them, with the field `hazard` and the field `severity`.
+        truth: `events` and `frames`, as in `site.truth.json`.
+        severities: All severities, from the least to the worst.
+    """
+    frames = {frame["frame"]: frame for frame in truth["frames"]}
+    answers = [
+        (frames[record["frame"]], record["fields"])
+        for record in records
+        if record["vlm"]["status"] == "ok" and record["frame"] in frames
+    ]
+    calm = [fields["hazard"] for frame, fields in answers if frame["hazard"] == _CALM]
+    return Comparison(
+        rows=tuple(_row(event, answers, severities) for event in truth["events"]),
+        calm_asked=len(calm),
+        calm_right=calm.count(_CALM),
+    )
+
+
+def _row(
+    event: Mapping[str, Any],
+    answers: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
+    severities: Sequence[str],
+) -> EventRow:
+    named = [
+        (frame["time_s"], fields["severity"])
+        for frame, fields in answers
+        if event["start_s"] <= frame["time_s"] < event["end_s"] and fields["hazard"] == event["hazard"]
+    ]
+    return EventRow(
+        hazard=event["hazard"],
+        severity=event["severity"],
+        start_s=event["start_s"],
+        end_s=event["end_s"],
+        after_s=min(time_s for time_s, _ in named) - event["start_s"] if named else None,
+        reported_severity=max((severity for _, severity in named), key=severities.index, default=None),
+    )

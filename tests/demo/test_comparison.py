@@ -1,0 +1,90 @@
+"""What was reported, held against what is true: a few frames written by hand."""
+
+import pytest
+
+from hazardlens.demo.comparison import Comparison, EventRow, compare
+
+SEVERITIES = ("none", "low", "medium", "high", "critical")
+TIMES = [round(k / 12, 4) for k in range(37)]
+
+
+def truth(*events: tuple[str, str, int, int]) -> dict:
+    """Three seconds of 12 frames; each event has a hazard, a severity, its first frame, and the first one after it."""
+    hazards = ["none"] * len(TIMES)
+    for hazard, _, start, end in events:
+        hazards[start:end] = [hazard] * (end - start)
+    return {
+        "events": [
+            {"hazard": hazard, "severity": severity, "start_s": TIMES[start], "end_s": TIMES[end]}
+            for hazard, severity, start, end in events
+        ],
+        "frames": [{"frame": k, "time_s": TIMES[k], "hazard": hazard} for k, hazard in enumerate(hazards)],
+    }
+
+
+def record(frame: int, hazard: str, severity: str = "low", status: str = "ok") -> dict:
+    fields = {"notes": "A note.", "hazard": hazard, "severity": severity}
+    # A container's times are not rounded as the truth's are.
+    return {"frame": frame, "time_s": frame / 12 - 1e-6, "vlm": {"status": status}, "fields": fields}
+
+
+def failed(frame: int, status: str = "timeout") -> dict:
+    return {"frame": frame, "time_s": frame / 12, "vlm": {"status": status}, "fields": None}
+
+
+FIRE = ("fire", "critical", 8, 20)
+
+
+@pytest.mark.parametrize(
+    ("records", "after_frames", "severity"),
+    [
+        ([record(8, "fire", "high"), record(14, "fire", "critical"), record(19, "fire", "low")], 0, "critical"),
+        ([record(8, "smoke"), record(11, "fire", "medium")], 3, "medium"),
+        ([record(19, "fire", "none")], 11, "none"),
+        ([record(14, "fire", "low"), record(11, "fire", "high")], 3, "high"),
+        ([record(7, "fire"), record(20, "fire")], None, None),
+        ([record(8, "smoke"), record(12, "none", "none")], None, None),
+        ([record(9, "fire", status="carried"), failed(10), failed(11, "skipped")], None, None),
+        ([record(99, "fire")], None, None),
+        ([], None, None),
+    ],
+)
+def test_the_row_of_an_event(records: list[dict], after_frames: int | None, severity: str | None) -> None:
+    (row,) = compare(records, truth(FIRE), severities=SEVERITIES).rows
+    after_s = None if after_frames is None else pytest.approx(TIMES[8 + after_frames] - TIMES[8])
+    assert row == EventRow(
+        hazard="fire",
+        severity="critical",
+        start_s=TIMES[8],
+        end_s=TIMES[20],
+        after_s=after_s,
+        reported_severity=severity,
+    )
+
+
+def test_events_that_touch_and_events_of_the_same_hazard_are_kept_apart() -> None:
+    told = truth(("smoke", "medium", 0, 8), FIRE, ("smoke", "high", 24, 30))
+    records = [record(4, "smoke"), record(8, "smoke"), record(9, "fire"), record(25, "smoke", "high")]
+    rows = compare(records, told, severities=SEVERITIES).rows
+    assert [(row.hazard, row.after_s, row.reported_severity) for row in rows] == [
+        ("smoke", pytest.approx(4 / 12, abs=1e-3), "low"),
+        ("fire", pytest.approx(1 / 12, abs=1e-3), "low"),
+        ("smoke", pytest.approx(1 / 12, abs=1e-3), "high"),
+    ]
+
+
+def test_only_answers_about_calm_frames_count_as_calm() -> None:
+    records = [
+        record(0, "none", "none"),
+        record(7, "fire"),
+        record(8, "none", "none"),
+        record(20, "none", "none"),
+        record(21, "none", "none", status="carried"),
+        failed(22),
+    ]
+    comparison = compare(records, truth(FIRE), severities=SEVERITIES)
+    assert (comparison.calm_asked, comparison.calm_right) == (3, 2)
+
+
+def test_nothing_true_and_nothing_asked() -> None:
+    assert compare([], truth(), severities=SEVERITIES) == Comparison(rows=(), calm_asked=0, calm_right=0)
