@@ -16,8 +16,10 @@ def main() -> None:
     """Draw the clip of a seed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", type=Path, help="the MP4 file to write")
-    parser.add_argument("--seed", type=int, default=CLIP, help="another story; not one of the training seeds")
+    parser.add_argument("--seed", type=int, default=CLIP, help=f"another story; {CLIP} or higher")
     options = parser.parse_args()
+    if options.seed < CLIP:
+        parser.error(f"seeds below {CLIP} are not for clips")
     truth = write_clip(options.path, options.seed)
     print(f"{options.path} ({options.path.stat().st_size / 1e6:.1f} MB), {truth}")
 

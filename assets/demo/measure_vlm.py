@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=len(HELD_OUT), help="only so many of the held-out scenes")
     options = parser.parse_args()
     folder, seeds = options.scenes or options.out / "scenes", HELD_OUT[: options.count]
-    write_dataset(folder, {"test": seeds})
+    write_dataset(folder, {"test": seeds}, name="measured")
     vlm = LocalVlm(options.model, device="cpu", view=VIEW)
     detector = YoloDetector(options.detector, image_size_px=320, track=False)
     truths = Counter(truth.verdict.hazard for _, truth in _scenes(folder, seeds))

@@ -20,7 +20,7 @@ SCENES, WATCHED = 10_000, 400
 def main() -> None:
     """Draw, train, keep the best weights."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="working folder; about 1 GB")
+    parser.add_argument("--out", type=Path, required=True, help="working folder; about 600 MB")
     out = parser.parse_args().out
     data = write_dataset(out / "scenes", {"train": TRAINING[:SCENES], "val": VALIDATION[:WATCHED]})
     train(out, data)

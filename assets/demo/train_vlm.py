@@ -29,7 +29,7 @@ from site_vlm.training import Trainer
 
 Image = NDArray[np.uint8]
 
-SCENES, STEPS, TOKENIZER_SCENES = 10_000, 5_000, 1_500
+SCENES, STEPS, TOKENIZER_SCENES = 6_000, 2_000, 1_500
 
 
 class Scenes:

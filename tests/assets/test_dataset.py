@@ -25,7 +25,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         picture, truth = read_scene(tmp_path, "train", seed)
         assert np.abs(picture.image.astype(int) - drawn.image).mean() < 4
         assert truth == judge(compose(seed), drawn)
-        assert (tmp_path / said["train"].replace("images", "labels") / f"{seed:07d}.txt").read_text() == labels(truth)
+        assert (tmp_path / "labels" / "train" / f"{seed:07d}.txt").read_text() == labels(truth)
 
 
 def test_what_is_there_is_not_drawn_again(tmp_path: Path) -> None:
@@ -35,6 +35,29 @@ def test_what_is_there_is_not_drawn_again(tmp_path: Path) -> None:
     write_dataset(tmp_path, {"train": SEEDS[:2]}, processes=1)
     assert picture.stat().st_mtime_ns == before
     assert len(list((tmp_path / "images" / "train").iterdir())) == 2
+
+
+def test_only_the_named_scenes_are_in_a_data_set(tmp_path: Path) -> None:
+    write_dataset(tmp_path, {"test": SEEDS[:3]}, processes=1)
+    part = yaml.safe_load(write_dataset(tmp_path, {"test": SEEDS[:1]}, name="part", processes=1).read_text())
+    assert len((tmp_path / part["test"]).read_text().splitlines()) == 1
+    assert len((tmp_path / "data-test.txt").read_text().splitlines()) == 3
+
+
+def test_a_scene_of_which_the_writing_was_broken_off_is_drawn_again(tmp_path: Path) -> None:
+    write_dataset(tmp_path, {"train": SEEDS[:1]}, processes=1)
+    (shown,) = (tmp_path / "shown" / "train").iterdir()
+    whole = shown.read_bytes()
+    shown.rename(shown.with_suffix(".new"))
+    write_dataset(tmp_path, {"train": SEEDS[:1]}, processes=1)
+    assert shown.read_bytes() == whole
+
+
+def test_scenes_of_another_renderer_are_refused(tmp_path: Path) -> None:
+    write_dataset(tmp_path, {"train": SEEDS[:1]}, processes=1)
+    (tmp_path / "drawn-by").write_text("another")
+    with pytest.raises(ValueError, match="another version of the renderer"):
+        write_dataset(tmp_path, {"train": SEEDS[:1]}, processes=1)
 
 
 def test_a_scene_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Pictures, and what of each thing shows in them."""
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,6 +17,7 @@ from drawn_site.render import Picture, render
 from drawn_site.rules import judge
 from drawn_site.scene import DOWN_M, FOOTPRINT_M, KINDS, Camera, Clutter, Effect, Kind, Point, Scene, Thing
 from drawn_site.solids import Hull
+from hazardlens.resources import data_path
 from tests.assets.scenes import CAMERA, scene, thing
 
 SMALL = (320, 180)
@@ -240,3 +242,10 @@ def test_a_drawn_place_is_not_drawn_on() -> None:
     one = scene(thing("truck"))
     assert drawn(scene()).image.tobytes() != drawn(one).image.tobytes()
     assert drawn(scene()).image.tobytes() == drawn(scene()).image.tobytes()
+
+
+def test_the_readmes_example_runs() -> None:
+    readme = data_path("assets", "demo/README.md").read_text()
+    (example,) = re.findall(r"^```python\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    run = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=True)
+    assert run.stdout.startswith("Verdict(hazard=")

@@ -10,7 +10,7 @@ Box = tuple[float, float, float, float]
 
 
 def sheet(image: NDArray[np.uint8], *boxes: Box, crop_px: int) -> NDArray[np.uint8]:
-    return crop_sheet(image, np.array(boxes, np.float32).reshape(-1, 4), crop_px=crop_px)
+    return crop_sheet(image, np.array(boxes, np.float32).reshape(-1, 4), crop_px=crop_px, around=1.3)
 
 
 def cells(picture: NDArray[np.uint8], crop_px: int) -> list[NDArray[np.uint8]]:
@@ -106,3 +106,10 @@ def test_the_picture_is_only_looked_at_and_may_be_a_view() -> None:
     turned = sheet(image[:, :, ::-1], *boxes, crop_px=32)
     assert np.array_equal(turned, plain[:, :, ::-1])
     assert np.array_equal(image, before)
+
+
+def test_a_cut_out_shows_what_stands_beside_its_box() -> None:
+    image = noise(80, 60)
+    box = np.array([(30, 20, 50, 40)], np.float32)
+    shown = cells(crop_sheet(image, box, crop_px=32), 32)
+    assert np.array_equal(shown[0], image[14:46, 24:56, ::-1])

@@ -41,7 +41,8 @@ def write_clip(
         The truth file beside it, `NAME.truth.json`.
     """
     truths: list[Truth] = []
-    with av.open(str(path), "w", options={"movflags": "+faststart"}) as out:
+    unfinished = path.with_name(f"unfinished-{path.name}")
+    with av.open(str(unfinished), "w", options={"movflags": "+faststart"}) as out:
         stream = out.add_stream("libx264", rate=Fraction(FPS), options={"crf": str(crf), "preset": "slow"})
         stream.width, stream.height, stream.pix_fmt = *size_wh, "yuv420p"
         for image, truth in draw_story(seed, size_wh, oversample=oversample):
@@ -50,6 +51,7 @@ def write_clip(
         out.mux(stream.encode(None))
     truth_path = path.with_suffix(".truth.json")
     truth_path.write_text(_json(truth_record(seed, truths)))
+    unfinished.replace(path)
     return truth_path
 
 

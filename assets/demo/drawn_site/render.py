@@ -39,6 +39,7 @@ class Shown:
     share: float
     """Of the pixels it would have with nothing in front of it and no edge of the picture, how many show: 0 to 1.
 
+    Beyond a quarter of the picture's width outside it nothing is counted.
     Of smoke, only pixels count that it hides more than half, and only those inside the picture.
     """
     upper: float

@@ -13,12 +13,12 @@ Each rule can be decided from the one picture. Distances run along the ground, f
 | blocked_path | something stands on a walkway / in front of an exit | low / medium |
 
 A hazard counts only where enough of it shows: `EFFECT_SHARE` of flames, smoke or a puddle, `PERSON_SHARE` of a person
-(for helmet and vest, of head and torso), `THING_SHARE` of anything else; and its box is at least `EFFECT_PX`,
+(for helmet and vest also of head and torso alone), `THING_SHARE` of anything else; and its box is at least `EFFECT_PX`,
 `PERSON_PX` (`DOWN_PX`) or `THING_PX` high.
 
-A thing's own verdict is the worst of what it causes or suffers: flames, smoke or a puddle that its footprint touches
-count for the thing as they count for the picture. The picture's verdict is the worst of all; ties go to the hazard
-named first in `BY_WEIGHT`.
+A thing's own verdict is the worst of what it causes or suffers: flames, smoke or a puddle within `TOUCH_EFFECT_M` of
+its footprint count for the thing as they count for the picture. The picture's verdict is the worst of all; ties go to
+the hazard named first in `BY_WEIGHT`. A pallet on a forklift's forks is part of the forklift.
 """
 
 from __future__ import annotations

@@ -80,9 +80,9 @@ class Zone:
 
     kind: Literal["walkway", "exit"]
     x: Point
-    """Left and right edge."""
+    """Left and right edge, in metres."""
     z: Point
-    """Near and far edge; an exit's door is at its far edge."""
+    """Near and far edge, in metres; an exit's door is at its far edge."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,7 @@ def measure_scenes(weights: Path, out: Path, seeds: Iterable[int]) -> dict[str, 
         seeds: The scenes.
     """
     seeds = list(seeds)
-    data = write_dataset(out / "scenes", {"train": [], "val": [], "test": seeds})
+    data = write_dataset(out / "scenes", {"test": seeds}, name="measured")
     metrics = YOLO(weights).val(
         data=str(data), split="test", imgsz=IMAGE_SIZE, batch=16, workers=0, device="cpu", plots=False, verbose=False,
         project=str(out.resolve()), name="measure", exist_ok=True,
@@ -57,32 +57,35 @@ def measure_clip(weights: Path, clip: Path, truth: dict[str, Any], *, every: int
         weights: The detector.
         clip: The video.
         truth: Its truth file's content.
-        every: Look at each so many-th frame only; tracks are then worth less.
+        every: Look at each so many-th frame only; above 1 nothing is tracked.
     """
-    detector = YoloDetector(weights, confidence=CONFIDENCE, image_size_px=IMAGE_SIZE)
-    counted: Counter[int] = Counter()
-    tracks: defaultdict[int, Counter[int | None]] = defaultdict(Counter)
-    kinds: dict[int, str] = {}
+    detector = YoloDetector(weights, confidence=CONFIDENCE, image_size_px=IMAGE_SIZE, track=every == 1)
+    counted: Counter[str] = Counter()
+    tracks: defaultdict[str, Counter[int | None]] = defaultdict(Counter)
     with VideoFile(clip) as video:
         for frame in video:
             if frame.index % every:
                 continue
             (detections,) = detector.detect([frame], stream="clip")
-            for thing in truth["frames"][frame.index]["things"]:
-                if thing["share"] >= 0.5 and thing["class"] in {"worker", *VEHICLES}:
-                    kinds[thing["track"]] = thing["class"]
-                    counted[thing["track"]] += 1
-                    found = best_match(detections, thing["class"], thing["box_xyxy"])
-                    if found is not None:
-                        tracks[thing["track"]][detections.track_id[found]] += 1
+            for thing in filter(_counts, truth["frames"][frame.index]["things"]):
+                name = f"{thing['class']} {thing['track']}"
+                counted[name] += 1
+                found = best_match(detections, thing["class"], thing["box_xyxy"])
+                if found is not None:
+                    tracks[name][detections.track_id[found]] += 1
+    return {name: _figures(count, tracks[name]) for name, count in sorted(counted.items())}
+
+
+def _counts(thing: dict[str, Any]) -> bool:
+    return thing["share"] >= 0.5 and thing["class"] in {"worker", *VEHICLES}
+
+
+def _figures(count: int, tracks: Counter[int | None]) -> dict[str, Any]:
     return {
-        f"{kinds[track]} {track}": {
-            "frames": count,
-            "found": round(sum(tracks[track].values()) / count, 4),
-            "longest track": round(max(tracks[track].values(), default=0) / count, 4),
-            "tracks": len(tracks[track]),
-        }
-        for track, count in sorted(counted.items())
+        "frames": count,
+        "found": round(sum(tracks.values()) / count, 4),
+        "longest track": round(max(tracks.values(), default=0) / count, 4),
+        "tracks": len(tracks),
     }
 
 

@@ -24,7 +24,7 @@ from .examples import make_example, mirrored
 
 Image = NDArray[np.uint8]
 
-BATCH, PEAK_RATE, LAST_RATE, WARM_UP = 16, 1.5e-3, 3e-5, 200
+BATCH, PEAK_RATE, LAST_RATE, WARM_UP = 16, 1.2e-3, 3e-5, 100
 _PATCH_WEIGHT, _CELL_WEIGHT = 1.0, 1.0
 
 

@@ -9,20 +9,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 _LEAST_COLUMNS = 4
-_SIDE_OF_BOX = 1.3
+_AROUND = 1.6
+"""Enough to see what stands beside a person."""
+
 _LEAST_SIDE_PX = 8
 
 
-def crop_sheet(image: NDArray[np.uint8], boxes_xyxy_px: NDArray[np.float32], *, crop_px: int) -> NDArray[np.uint8]:
+def crop_sheet(
+    image: NDArray[np.uint8], boxes_xyxy_px: NDArray[np.float32], *, crop_px: int, around: float = _AROUND
+) -> NDArray[np.uint8]:
     """Lay a cut-out of each box side by side, row by row.
 
-    A cut-out is the square about the box's centre whose side is 1.3 times the box's longer side, at least 8 pixels,
-    to whole pixels of the picture; what of it lies outside the picture is black.
+    A cut-out is the square about the box's centre whose side is `around` times the box's longer side, at least 8
+    pixels, to whole pixels of the picture; what of it lies outside the picture is black.
 
     Args:
         image: Pixels, shape (H, W, 3), uint8, BGR.
         boxes_xyxy_px: Corners (x1, y1, x2, y2) in pixels of the picture, shape (n, 4), n at least 1.
         crop_px: Side of a cut-out on the sheet in pixels.
+        around: Side of a cut-out, in longer sides of its box.
 
     Returns:
         The sheet, uint8, RGB: a square of as many rows as columns, max(4, ceil(sqrt(n))) of them, `crop_px` each, box k
@@ -32,7 +37,7 @@ def crop_sheet(image: NDArray[np.uint8], boxes_xyxy_px: NDArray[np.float32], *, 
     sheet = np.zeros((columns * crop_px, columns * crop_px, 3), np.uint8)
     for index, (x1, y1, x2, y2) in enumerate(boxes_xyxy_px.tolist()):
         row, column = divmod(index, columns)
-        side = max(_LEAST_SIDE_PX, round(_SIDE_OF_BOX * max(x2 - x1, y2 - y1)))
+        side = max(_LEAST_SIDE_PX, round(around * max(x2 - x1, y2 - y1)))
         corner = round((x1 + x2 - side) / 2), round((y1 + y2 - side) / 2)
         cell = sheet[row * crop_px : (row + 1) * crop_px, column * crop_px : (column + 1) * crop_px]
         _fill(cell, image, corner, side)
