@@ -20,6 +20,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.seed < CLIP:
         parser.error(f"seeds below {CLIP} are not for clips")
+    if options.path.suffix != ".mp4" or not options.path.absolute().parent.is_dir():
+        parser.error(f"{options.path}: expected an .mp4 file in a folder that is there")
     truth = write_clip(options.path, options.seed)
     print(f"{options.path} ({options.path.stat().st_size / 1e6:.1f} MB), {truth}")
 

@@ -53,7 +53,7 @@ def test_a_clip_is_counted_thing_by_thing(tmp_path: Path, monkeypatch: pytest.Mo
 
     def things(index: int) -> list[dict[str, Any]]:
         worker = {"track": 3, "class": "worker", "box_xyxy": box, "share": 0.4 if index < 2 else 0.9}
-        return [worker, {"track": 4, "class": "cone", "box_xyxy": box, "share": 1.0}]
+        return [worker, {"track": 4, "class": "cone", "box_xyxy": box, "share": 1.0}]  # never found
 
     truth = {"frames": [{"things": things(index)} for index in range(10)]}
     box_xyxy = (box[0], box[1], box[2], box[3])
@@ -67,4 +67,7 @@ def test_a_clip_is_counted_thing_by_thing(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(measure, "YoloDetector", lambda *_, **__: Scripted())
     figures = measure.measure_clip(Path("weights.pt"), clip, truth)
-    assert figures == {"worker 3": {"frames": 8, "found": 0.75, "longest track": 0.375, "tracks": 2}}
+    assert figures == {
+        "cone 4": {"frames": 10, "found": 0.0, "longest track": 0.0, "tracks": 0},
+        "worker 3": {"frames": 8, "found": 0.75, "longest track": 0.375, "tracks": 2},
+    }

@@ -51,14 +51,14 @@ def test_it_begins(asked: list[tuple[str, dict[str, Any]]], tmp_path: Path) -> N
 
 def test_it_goes_on(asked: list[tuple[str, dict[str, Any]]], tmp_path: Path) -> None:
     weights(tmp_path, last=2)
-    training.train(tmp_path, tmp_path / "data.yaml")
+    assert training.train(tmp_path, tmp_path / "data.yaml")
     assert asked == [("last.pt", {"resume": True})]
 
 
 @pytest.mark.parametrize("epoch", [-1, training.RECIPE["epochs"] - 1])
 def test_it_is_over(asked: list[tuple[str, dict[str, Any]]], tmp_path: Path, epoch: int) -> None:
     weights(tmp_path, last=epoch)
-    training.train(tmp_path, tmp_path / "data.yaml")
+    assert not training.train(tmp_path, tmp_path / "data.yaml")
     assert asked == []
 
 

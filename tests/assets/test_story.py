@@ -50,7 +50,7 @@ def test_stories_differ_and_repeat() -> None:
 
 @pytest.mark.parametrize("seed", range(CLIP, CLIP + 25))
 def test_things_keep_their_tracks_and_move_smoothly(seed: int) -> None:
-    """Nothing jumps, spins or drops: at most 4 m/s, a turn in a third of a second (vehicles in one), a fall in half."""
+    """Nothing jumps, spins or drops: at most 4.2 m/s (a forklift), a turn in a third of a second (vehicles in one), a fall in half."""
     story = tell(seed)
     assert 20 <= story.duration_s <= 40
     scenes = [story.scene_at(index / FPS) for index in range(round(story.duration_s * FPS))]
@@ -58,7 +58,7 @@ def test_things_keep_their_tracks_and_move_smoothly(seed: int) -> None:
         assert [thing.track for thing in before.things] == list(range(1, len(before.things) + 1))
         for one, next_ in zip(before.things, after.things, strict=True):
             assert (one.track, one.kind, one.look) == (next_.track, next_.kind, next_.look)
-            assert np.hypot(one.at[0] - next_.at[0], one.at[1] - next_.at[1]) < 4.0 / FPS
+            assert np.hypot(one.at[0] - next_.at[0], one.at[1] - next_.at[1]) < 4.2 / FPS
             assert abs((one.heading - next_.heading + np.pi) % (2 * np.pi) - np.pi) < (
                 3.2 / FPS if one.kind in VEHICLES else 9.5 / FPS
             )

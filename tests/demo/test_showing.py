@@ -155,15 +155,15 @@ def test_results_of_others_are_not_replaced(
 
 
 @pytest.mark.parametrize("missing", ["demo-yolo26n.pt", "demo-vlm"])
-def test_without_its_models_the_installation_is_incomplete(
+def test_without_its_models_it_says_how_to_get_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
     monkeypatch.setattr(
         "hazardlens.demo.showing.shipped_model", lambda name: None if name == missing else tmp_path / name
     )
-    with pytest.raises(InputError, match=f"the demo's model '{missing}' is missing") as caught:
+    with pytest.raises(InputError, match=f"the demo's model '{missing}' is not in this copy") as caught:
         run("--out", tmp_path / "out")
-    assert "incomplete" in caught.value.help
+    assert "train the model" in caught.value.help
     assert not (tmp_path / "out").exists()
 
 

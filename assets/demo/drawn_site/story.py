@@ -28,13 +28,13 @@ def tell(seed: int) -> Story:
     return _Teller(random.Random(f"story {seed}")).story()
 
 
-_HOME: Point = (0.6, 16.0)
+_HOME: Point = (1.5, 16.2)
 _POST: Point = (-3.4, 10.6)
 _DOOR: Point = (7.2, 7.6)
 _AISLE: Point = (4.8, 10.2)
 _PROPS = (
     Thing(track=0, kind="truck", at=(-6.8, 17.7), heading=1.75),
-    Thing(track=0, kind="ladder", at=(2.3, 18.0), heading=0.4),
+    Thing(track=0, kind="ladder", at=(3.5, 18.3), heading=0.4),
     Thing(track=0, kind="cone", at=(-4.9, 9.4)),
     Thing(track=0, kind="cone", at=(7.2, 14.0), heading=0.3),
     Thing(track=0, kind="pallet", at=(-6.1, 13.9), heading=0.25, loaded=True),
@@ -152,7 +152,7 @@ class _Teller:
 
     def _stage(self) -> tuple[Site, Camera, tuple[Thing, ...]]:
         rng = self._rng
-        zones = (Zone(kind="walkway", x=(4.0, 5.6), z=(4.0, 17.0)), Zone(kind="exit", x=(-1.7, 0.3), z=(18.2, 20.0)))
+        zones = (Zone(kind="walkway", x=(4.0, 5.6), z=(4.0, 17.0)), Zone(kind="exit", x=(-3.2, -1.2), z=(18.2, 20.0)))
         clutter = tuple(
             Clutter(kind=rng.choice(CLUTTER), at=(x, 19.2), heading=rng.uniform(-0.3, 0.3), look=rng.getrandbits(24))
             for x in (9.0, 10.4)

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drawn_site.dataset import write_dataset
-from drawn_site.scene import VEHICLES
 from hazardlens.detect.base import Detections
 from hazardlens.detect.ultralytics_setup import YOLO
 from hazardlens.detect.yolo import YoloDetector
@@ -19,6 +18,7 @@ from hazardlens.frames.file import VideoFile
 
 IMAGE_SIZE = 320
 CONFIDENCE = 0.25
+_HALF = 0.5
 _SAME = 0.5
 """Least overlap (intersection over union) at which a detection is the thing."""
 
@@ -49,7 +49,7 @@ def measure_scenes(weights: Path, out: Path, seeds: Iterable[int]) -> dict[str, 
 
 
 def measure_clip(weights: Path, clip: Path, truth: dict[str, Any], *, every: int = 1) -> dict[str, Any]:
-    """How much of a clip's workers and vehicles is found, and how long tracks last.
+    """How much of a clip's things is found, and how long tracks last.
 
     A thing counts in the frames in which at least half of it shows.
 
@@ -67,17 +67,15 @@ def measure_clip(weights: Path, clip: Path, truth: dict[str, Any], *, every: int
             if frame.index % every:
                 continue
             (detections,) = detector.detect([frame], stream="clip")
-            for thing in filter(_counts, truth["frames"][frame.index]["things"]):
+            for thing in truth["frames"][frame.index]["things"]:
+                if thing["share"] < _HALF:
+                    continue
                 name = f"{thing['class']} {thing['track']}"
                 counted[name] += 1
                 found = best_match(detections, thing["class"], thing["box_xyxy"])
                 if found is not None:
                     tracks[name][detections.track_id[found]] += 1
     return {name: _figures(count, tracks[name]) for name, count in sorted(counted.items())}
-
-
-def _counts(thing: dict[str, Any]) -> bool:
-    return thing["share"] >= 0.5 and thing["class"] in {"worker", *VEHICLES}
 
 
 def _figures(count: int, tracks: Counter[int | None]) -> dict[str, Any]:

@@ -19,10 +19,13 @@ RECIPE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def train(out: Path, data: Path) -> None:
+def train(out: Path, data: Path) -> bool:
     """Train, or go on with a training that was stopped.
 
     The last checkpoint is kept twice, since a training may be killed while it writes one.
+
+    Returns:
+        Whether there was anything to do.
     """
     last = out / "train" / "weights" / "last.pt"
     spare = last.with_name("spare.pt")
@@ -34,6 +37,9 @@ def train(out: Path, data: Path) -> None:
         _run(YOLO("yolo26n.yaml"), spare, data=str(data), project=str(out.resolve()), name="train", **RECIPE)
     elif 0 <= epoch < RECIPE["epochs"] - 1:
         _run(YOLO(last), spare, resume=True)
+    else:
+        return False
+    return True
 
 
 def _run(model: YOLO, spare: Path, **arguments: Any) -> None:

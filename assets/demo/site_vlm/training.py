@@ -86,7 +86,7 @@ class Trainer:
         model.model.vision_model.register_forward_hook(lambda _, __, out: self._seen.append(out.last_hidden_state))
         self._checkpoint = folder / "checkpoint.pt"
 
-    def run(self, *, every: int = 250, until: int | None = None) -> None:
+    def run(self, *, every: int = 100, until: int | None = None) -> None:
         """Train from the last checkpoint to the end, or `until` a step; a checkpoint comes `every` so many steps."""
         start, end = self._restore(), min(self._steps, until or self._steps)
         self._model.train()

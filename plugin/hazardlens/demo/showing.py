@@ -36,7 +36,7 @@ def show_demo(out: Path, *, seed: int | None, console: Console, err: Console) ->
         The exit code, as of `run_jobs`.
 
     Raises:
-        InputError: If the installation is incomplete, or other results are in the way.
+        InputError: If a model is not in this copy, or other results are in the way.
         OutputError: If results cannot be written.
         WeightsError: If a model cannot be loaded.
     """
@@ -60,7 +60,8 @@ def _require_models() -> None:
     for name in (pipeline.detector.weights, *([pipeline.vlm.model] if pipeline.vlm else [])):
         if shipped_model(name) is None:
             raise InputError(
-                f"the demo's model '{name}' is missing", help="Install hazardlens again; this copy is incomplete."
+                f"the demo's model '{name}' is not in this copy",
+                help="Install hazardlens again, or train the model: assets/demo/README.md of a checkout says how.",
             )
 
 
