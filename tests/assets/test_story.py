@@ -50,7 +50,7 @@ def test_stories_differ_and_repeat() -> None:
 
 @pytest.mark.parametrize("seed", range(CLIP, CLIP + 25))
 def test_things_keep_their_tracks_and_move_smoothly(seed: int) -> None:
-    """Nothing jumps, spins or drops: at most 4.2 m/s (a forklift), a turn in a third of a second (vehicles in one), a fall in half."""
+    """Nothing jumps, spins or drops: 4.2 m/s (a forklift), a turn in 0.35 s (a vehicle's in 1.2 s), a fall in 0.6 s."""
     story = tell(seed)
     assert 20 <= story.duration_s <= 40
     scenes = [story.scene_at(index / FPS) for index in range(round(story.duration_s * FPS))]
