@@ -146,14 +146,15 @@ def _first_line(error: Exception) -> str:
 
 
 def to_detections(result: Results, class_names: dict[int, str]) -> Detections:
-    """Convert Ultralytics' result of one picture."""
-    boxes = result.boxes
+    """Convert Ultralytics' result of one picture; an oriented box becomes the upright one around it."""
+    boxes = result.boxes if result.obb is None else result.obb
     if boxes is None or not len(boxes):
         return Detections.empty(class_names)
-    data = boxes.data.cpu().numpy()
-    track_id = tuple(int(value) for value in data[:, 4]) if boxes.is_track else (None,) * len(data)
+    boxes = boxes.cpu().numpy()
+    data = boxes.data
+    track_id = tuple(int(value) for value in data[:, -3]) if boxes.is_track else (None,) * len(data)
     return Detections(
-        boxes_xyxy_px=data[:, :4].astype(np.float32),
+        boxes_xyxy_px=boxes.xyxy.astype(np.float32),
         confidence=data[:, -2].astype(np.float32),
         class_id=data[:, -1].astype(np.int64),
         track_id=track_id,

@@ -102,6 +102,11 @@ class Joiner:
         record = _record(frame, detections, state, fields=held.fields, by_id=held.by_id, asked=asked)
         return replace(record, rules=outcome.traces, contradictions=outcome.contradictions)
 
+    def lost(self, frame: Frame, detections: Detections, reason: str) -> FrameRecord:
+        """Make the record of a frame that shows nothing of its source, for the reason given."""
+        self._notice_restart(frame.time_s)
+        return _record(frame, detections, VlmState(status="source_lost", reason=reason))
+
     def _notice_restart(self, time_s: float) -> None:
         """Drop what is known about another pass over the source, or too far ahead of it to be carried."""
         most_back_s = min(RESTART_S, self._max_age_s) + _TOLERANCE_S
