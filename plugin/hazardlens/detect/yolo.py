@@ -54,7 +54,7 @@ class YoloDetector(Detector):
     ) -> None:
         self.name = Path(weights).name
         self._model, self.class_names = _load(model_source(weights))
-        self.demo = _is_demo(self._model)
+        self.demo = is_demo(self._model)
         self._track = track
         self._arguments: dict[str, Any] = {
             "conf": confidence,
@@ -203,7 +203,7 @@ def _load(weights: str | Path) -> tuple[YOLO, dict[int, str]]:
     return model, names
 
 
-def _is_demo(model: YOLO) -> bool:
-    """Whether the checkpoint carries the demo's mark, which copies of it keep."""
+def is_demo(model: YOLO) -> bool:
+    """Whether the model's checkpoint carries the demo's mark, which copies of it keep."""
     checkpoint = getattr(model, "ckpt", None)
     return isinstance(checkpoint, dict) and bool(checkpoint.get("hazardlens_demo"))

@@ -75,6 +75,7 @@ class Joiner:
         answer: Answer | None = None,
         model: str | None,
         enforced: Enforced | None,
+        late: bool = False,
     ) -> FrameRecord:
         """Make a frame's record.
 
@@ -86,8 +87,11 @@ class Joiner:
             answer: The answer about this frame, or None where it was not asked.
             model: Name of the VLM, or None where there is none.
             enforced: How the VLM holds its form, or None where there is none.
+            late: Whether frames behind this one have their records already, for nobody waited for the answer. It is
+                carried on all the same, unless the source has started again since.
         """
-        self._notice_restart(frame.time_s)
+        if not late:
+            self._notice_restart(frame.time_s)
         if answer is None:
             return self._unasked(frame, detections, model)
         state = _answered_state(frame, answer, trigger, model, enforced)
@@ -98,7 +102,8 @@ class Joiner:
             return _record(frame, detections, state, asked=asked)
         outcome = self._judge(frame, detections, asked, answer.fields)
         held = _hold(outcome, frame, detections, model, enforced)
-        self._held, self._failure = held, None
+        if self._last_s is None or frame.time_s <= self._last_s:
+            self._held, self._failure = held, None
         record = _record(frame, detections, state, fields=held.fields, by_id=held.by_id, asked=asked)
         return replace(record, rules=outcome.traces, contradictions=outcome.contradictions)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hazardlens.detect.base import Detections
 from hazardlens.frames.base import Frame
 from hazardlens.merge.join import Joiner
@@ -61,7 +63,13 @@ class SourceMerge:
         return detections, question
 
     def record(
-        self, frame: Frame, detections: Detections, question: Question | None = None, answer: Answer | None = None
+        self,
+        frame: Frame,
+        detections: Detections,
+        question: Question | None = None,
+        answer: Answer | None = None,
+        *,
+        late: bool = False,
     ) -> FrameRecord:
         """Make a frame's record.
 
@@ -70,6 +78,7 @@ class SourceMerge:
             detections: Its detections, as `question` gave them.
             question: What was asked about it, or None.
             answer: What came of that, or None.
+            late: Whether frames behind this one have their records already.
         """
         return self._joiner.join(
             frame,
@@ -79,7 +88,26 @@ class SourceMerge:
             answer=answer,
             model=self._vlm.name if self._vlm else None,
             enforced=self._vlm.enforced if self._vlm else None,
+            late=late,
         )
+
+    def record_meanwhile(self, frame: Frame, detections: Detections, under_way: Question) -> FrameRecord:
+        """Make the record of a frame while an answer is being waited for: that of an earlier one is carried on.
+
+        Args:
+            frame: The frame.
+            detections: Its detections, as `question` gave them.
+            under_way: The question whose answer has not come yet, about this frame or one before.
+        """
+        record = self.record(frame, detections)
+        state = record.vlm
+        if state.status == "skipped":
+            reason = f"the answer about frame {under_way.frame.index} has not come yet"
+            state = replace(state, status="pending", reason=reason)
+        if under_way.frame.index != frame.index:
+            return replace(record, vlm=state)
+        asked = tuple(replace(one, asked=one.id < under_way.asked) for one in record.detections)
+        return replace(record, detections=asked, vlm=replace(state, trigger=under_way.trigger))
 
     def lost(self, frame: Frame, detections: Detections, reason: str) -> FrameRecord:
         """Make the record of a frame that shows nothing of its source; nothing is asked about it."""
