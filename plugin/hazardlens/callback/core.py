@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from hazardlens.callback.counts import Counts
 from hazardlens.detect.base import Detections
 from hazardlens.frames.base import Frame
+from hazardlens.merge.join import frame_record
 from hazardlens.merge.lane import Lane
 from hazardlens.merge.source import SourceMerge
 from hazardlens.pipeline import Pipeline
-from hazardlens.record import FrameRecord
+from hazardlens.record import FrameRecord, VlmState
 from hazardlens.schema import FieldSchema
 from hazardlens.vlm.base import Answer, Question, Vlm
 
@@ -213,13 +214,13 @@ class Core:
         self._end_if_idle()
 
     def _finish(self, asked: _Asked, answer: Answer) -> FrameRecord:
-        question = asked.question
-        merge = functools.partial(asked.source.merge.record, question.frame, question.detections, question)
+        question, frame = asked.question, asked.question.frame
         try:
-            return merge(answer, late=asked.late)
+            return asked.source.merge.record(frame, question.detections, question, answer, late=asked.late)
         except Exception as error:  # noqa: BLE001 - becomes a status, a log line and a count
-            self.failed(error, f"answer about frame {question.frame.index} of {question.frame.source}")
-            return merge(_failure(f"{type(error).__name__}: {error}"), late=asked.late)
+            self.failed(error, f"answer about frame {frame.index} of {frame.source}")
+            state = VlmState(status="error", reason=f"{type(error).__name__}: {error}", trigger=question.trigger)
+            return frame_record(frame, question.detections, state, asked=question.asked)
 
     def _keep(self, record: FrameRecord) -> None:
         """Keep a finished record for `take_records`, unless a callable gets it."""

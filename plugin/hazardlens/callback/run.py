@@ -17,6 +17,7 @@ from hazardlens.detect.ultralytics_setup import LoadImagesAndVideos, LoadStreams
 from hazardlens.detect.yolo import to_detections
 from hazardlens.frames.base import Frame
 from hazardlens.frames.watched import Loss
+from hazardlens.merge.join import frame_record
 from hazardlens.record import FrameRecord, VlmState
 
 _log = logging.getLogger(__name__)
@@ -90,9 +91,9 @@ class Run:
             return self._look(result, stamp)
         except Exception as error:  # noqa: BLE001 - becomes a status, a log line and a count
             self._core.failed(error, f"frame {stamp.frame} of {stamp.source}")
-            height, width = result.orig_img.shape[:2]
             state = VlmState(status="error", reason=f"{type(error).__name__}: {error}")
-            record = _bare_record(stamp.source, stamp.frame, stamp.time_s, (width, height), state)
+            frame = _unseen(stamp.source, stamp.frame, stamp.time_s, (result.orig_shape[1], result.orig_shape[0]))
+            record = frame_record(frame, Detections.empty(result.names), state)
             return self._carrying(result, record, np.full(len(result), -1, np.int64))
 
     def _look(self, result: Any, stamp: Stamp) -> FieldResults:
@@ -120,9 +121,9 @@ class Run:
         losses: list[tuple[str, Loss]] = getattr(self._loader, "losses", [])
         while losses:
             path, loss = losses.pop(0)
+            frame = _unseen(file_name(path), loss.first.index, loss.first.time_s, loss.size_wh)
             state = VlmState(status="source_lost", reason=loss.reason)
-            first = loss.first
-            self._core.lose(_bare_record(file_name(path), first.index, first.time_s, loss.size_wh, state))
+            self._core.lose(frame_record(frame, Detections.empty({}), state))
 
 
 def places(detections: Detections, ordered: Detections) -> NDArray[np.int64]:
@@ -148,7 +149,7 @@ def _three_channels(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.broadcast_to(grey, (*grey.shape[:2], 3))
 
 
-def _bare_record(source: str, frame: int, time_s: float, size_wh: tuple[int, int], state: VlmState) -> FrameRecord:
-    return FrameRecord(
-        source=source, frame=frame, time_s=time_s, size_wh=size_wh, detections=(), fields=None, vlm=state
-    )
+def _unseen(source: str, index: int, time_s: float, size_wh: tuple[int, int]) -> Frame:
+    """A frame whose pixels are not there."""
+    width, height = size_wh
+    return Frame(image=np.broadcast_to(np.uint8(0), (height, width, 3)), index=index, time_s=time_s, source=source)
