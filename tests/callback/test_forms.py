@@ -1,7 +1,10 @@
 """Every calling form that Ultralytics has for pictures and videos, for every task with boxes, attached and not."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -184,3 +187,44 @@ def test_a_bus_and_its_passengers_have_their_verdicts(shared_file: Callable[[str
     people = result[result.boxes.cls == 0]
     assert len(people.detection_fields) == 4
     assert all(fields is not None for fields in people.detection_fields)
+
+
+@pytest.fixture
+def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Address of a server that gives a picture and a clip; what is fetched lands in a folder of its own."""
+    clip(tmp_path)
+    picture(tmp_path)
+    (tmp_path / "fetched").mkdir()
+    monkeypatch.chdir(tmp_path / "fetched")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    monkeypatch.setattr(SimpleHTTPRequestHandler, "log_message", lambda *_: None)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize(("name", "frames"), [("picture3.png", [("picture3.png", 0, 0.0)]), ("clip.mkv", CLIP)])
+def test_an_address_is_fetched_by_ultralytics_and_its_records_name_the_file(
+    load: Callable, address: str, name: str, frames: list
+) -> None:
+    model = load()
+    with hazardlens.attach(model, PIPELINE, vlm=FunctionVlm(answer)):
+        results = model.predict(f"{address}/{name}", stream=False)
+    assert [(one.record.source, one.record.frame, one.record.time_s) for one in results] == frames
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::torch.jit.TracerWarning")
+def test_an_exported_model_of_random_weights_is_attached_as_well(sighted: Callable, tmp_path: Path) -> None:
+    import shutil
+
+    from ultralytics import YOLO
+
+    weights = shutil.copy(sighted("detect"), tmp_path / "small.pt")
+    exported = YOLO(weights).export(format="torchscript", imgsz=64, verbose=False)
+    model = YOLO(exported, task="detect")
+    with hazardlens.attach(model, PIPELINE, vlm=FunctionVlm(answer)):
+        results = model.track(clip(tmp_path), verbose=False, imgsz=64)
+    assert [result.record.frame for result in results] == list(range(12))
+    assert any(one.track_id is not None for result in results for one in result.record.detections)

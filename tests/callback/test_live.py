@@ -13,7 +13,7 @@ import pytest
 import hazardlens
 from hazardlens.record import FrameRecord
 from hazardlens.testing import FunctionVlm
-from hazardlens.testing.video import draw_video, number_image
+from hazardlens.testing.video import draw_video, number_image, read_number, truncate
 from tests.callback.sights import PIPELINE, answer, numbered, vlm
 from tests.callback.test_attach import RECORD, plain
 
@@ -307,3 +307,40 @@ def test_records_that_nobody_takes_are_bounded(load: Callable, clip: Path, monke
         model.predict(clip)
     assert [record.frame for record in plugin.records()] == [22, 23, 24]
     assert plugin.counts.unread == 22
+
+
+def test_a_file_whose_header_counts_too_few_frames_is_told_of(load: Callable, tmp_path: Path, caplog: Any) -> None:
+    times = [k * 0.02 for k in range(100)]
+    path = draw_video(tmp_path / "v.mkv", times_s=times, rate=10, size_wh=(96, 64))
+    model = load()
+    with hazardlens.attach(model, PIPELINE, vlm=vlm()) as plugin:
+        results = model.predict(path)
+    lost = [record for record in plugin.records() if record.vlm.status == "source_lost"]
+    assert [(record.frame, record.time_s) for record in lost] == [(len(results), pytest.approx(times[len(results)]))]
+    assert "but the file goes on" in caplog.text
+
+
+def test_a_file_that_was_cut_off_is_told_of(load: Callable, tmp_path: Path) -> None:
+    faststart = {"movflags": "faststart"}
+    path = draw_video(
+        tmp_path / "c.mp4", frames=40, rate=10, codec="mpeg4", size_wh=(96, 64), container_options=faststart
+    )
+    truncate(path, 0.8)
+    model = load()
+    with hazardlens.attach(model, PIPELINE, vlm=vlm()) as plugin:
+        results = model.predict(path)
+    (lost,) = [record for record in plugin.records() if record.vlm.status == "source_lost"]
+    assert lost.frame == len(results)
+    assert f"after {len(results)} of the 40 frames" in lost.vlm.reason
+
+
+@pytest.mark.parametrize("arguments", [{}, {"batch": 4}, {"vid_stride": 3}])
+def test_frames_keep_their_numbers_where_ultralytics_loads_ahead(load: Callable, clip: Path, arguments: dict) -> None:
+    model = load()
+    model.predict(number_image(0, (96, 64)))
+    model.predictor.model.prefetch = True  # as on CUDA
+    with hazardlens.attach(model, {**PIPELINE, "ask": {"every_s": 0.1}}, vlm=vlm()):
+        results = model.predict(clip.parent, **arguments) + model.predict(clip, **arguments)
+    assert [result.record.frame for result in results] == [read_number(result.orig_img) for result in results]
+    assert [result.record.time_s for result in results] == [result.record.frame / 10 for result in results]
+    assert all(result.fields["notes"] == f"The picture shows {result.record.frame}." for result in results)
