@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import hazardlens
+import hazardlens.interchange
 from hazardlens.testing.video import draw_video
 from tests.callback.sights import vlm
 
@@ -34,13 +34,15 @@ def test_every_example_runs_one_after_the_other(place: Path, capsys: pytest.Capt
     for example in EXAMPLES:
         exec(example, names)  # noqa: S102 - the page's own code
         said.append(capsys.readouterr().out)
-    first, rows, later, called = said
+    first, rows, later, called, tables = said
     assert first.count("'hazard': 'spill'") == 25
     assert "carried" in first
     assert set(rows.split()) <= {"low", "medium", "high", "critical", "unknown"}
     assert "frames=25" in later
     assert "0 ok" in later
     assert '"frame": 0' in called
+    assert "'severity'" in tables
+    assert "['images', 'annotations', 'categories']" in tables
     assert (next((place / "runs").rglob("site.avi"))).stat().st_size > 0
 
 
@@ -51,6 +53,7 @@ def test_the_page_names_what_there_is() -> None:
     named = set(re.findall(r"`(\w+)=", PAGE))
     taken = set(inspect.signature(hazardlens.attach).parameters)
     ultralytics = {"stream", "save", "show", "persist"}
+    assert {"to_pandas", "to_supervision"} <= set(re.findall(r"`(to_\w+)`", PAGE)) & set(dir(hazardlens.interchange))
     assert named <= taken | ultralytics
     assert all(hasattr(hazardlens.Plugin, name) for name in re.findall(r"`plugin\.(\w+)", PAGE))
 

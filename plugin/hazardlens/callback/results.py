@@ -78,7 +78,13 @@ class FieldResults(Results):  # type: ignore[misc]
     @property
     def detection_fields(self) -> list[Fields | None]:
         """The fields of each detection, in the order of `boxes`; None means not judged, which is not "no hazard"."""
-        return [one.fields if one is not None else None for one in self._detections()]
+        return [one.fields if one is not None else None for one in self.detection_records]
+
+    @property
+    def detection_records(self) -> list[DetectionRecord | None]:
+        """The record of each detection, in the order of `boxes`; None for boxes that others put there."""
+        records = self._told.record.detections
+        return [records[number] if number != _NOBODY else None for number in self._current_ids()]
 
     def new(self) -> Self:
         """A result of the same frame without detections."""
@@ -129,7 +135,7 @@ class FieldResults(Results):  # type: ignore[misc]
         if image.ndim != 3 or image.shape[2] != 3:
             image = np.repeat(image.reshape(*image.shape[:2], -1)[..., :1], 3, axis=2)
         painter = Painter(self._told.schema, (image.shape[1], image.shape[0]), {}, demo=self._told.demo)
-        remaining = tuple(one for one in self._detections() if one is not None)
+        remaining = tuple(one for one in self.detection_records if one is not None)
         return painter.add_verdicts(image, replace(self.record, detections=remaining), of_objects=of_objects)
 
     def _apply(self, fn: str, *args: Any, **kwargs: Any) -> Self:
@@ -137,10 +143,6 @@ class FieldResults(Results):  # type: ignore[misc]
         ids = self._current_ids()
         result._remember(_chosen(ids, *args) if fn == "__getitem__" else ids)
         return result
-
-    def _detections(self) -> list[DetectionRecord | None]:
-        records = self._told.record.detections
-        return [records[number] if number != _NOBODY else None for number in self._current_ids()]
 
     def _rows(self) -> Any:
         return self.boxes if self.obb is None else self.obb
