@@ -98,6 +98,29 @@ def test_a_call_that_cannot_be_followed_gives_plain_results(
     assert "on_predict_start: RuntimeError: out of order; the model goes on" in caplog.text
 
 
+@pytest.mark.parametrize("place", ["WatchedVideo.__init__", "StampedFiles._collect"])
+def test_a_video_that_cannot_be_followed_gives_plain_results(
+    load: Callable, clip: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any, place: str
+) -> None:
+    breaks = fail if place == "WatchedVideo.__init__" else lambda self: []
+    monkeypatch.setattr(f"hazardlens.callback.stamps.{place}", breaks)
+    model = load()
+    with hazardlens.attach(model, PIPELINE, vlm=vlm()) as plugin:
+        results = model.predict(clip)
+    assert {type(result).__name__ for result in results} == {"Results"}
+    assert len(results) == plugin.counts.failures == 25
+    if breaks is fail:
+        assert "clip.mkv cannot be followed: RuntimeError: out of order" in caplog.text
+
+
+def test_a_clock_that_fails_is_not_the_hosts_trouble(load: Callable, caplog: Any) -> None:
+    model = load()
+    with hazardlens.attach(model, PIPELINE, vlm=vlm(), clock=fail) as plugin:
+        results = model.track(number_image(3, (96, 64)), persist=True)
+    assert len(results) == 1
+    assert plugin.counts.failures == 1
+
+
 def test_what_a_callable_raises_is_counted(load: Callable, clip: Path, caplog: Any) -> None:
     model = load()
     with hazardlens.attach(model, EVERY, vlm=vlm(), on_record=fail) as plugin:

@@ -104,3 +104,18 @@ def test_where_the_container_cannot_be_read_the_captures_times_are_taken(tmp_pat
     assert [one.time_s for one in capture.taken] == pytest.approx([0.0, 0.1, 0.2])
     capture.release()
     assert capture.loss is None
+
+
+def test_a_file_that_is_gone_at_the_end_is_no_error(tmp_path: Path) -> None:
+    faststart = {"movflags": "faststart"}
+    path = draw_video(
+        tmp_path / "clip.mp4", frames=40, rate=10, codec="mpeg4", size_wh=(160, 120), container_options=faststart
+    )
+    truncate(path, 0.6)
+    capture = watched(path)
+    while capture.grab():
+        capture.retrieve()
+    path.unlink()
+    capture.release()
+    assert capture.loss is None
+    assert not capture.isOpened()

@@ -73,14 +73,19 @@ class Run:
 
     def end(self) -> None:
         """Tell what was lost, once the loader is let go, however that came about."""
-        self._tell_losses()
+        try:
+            self._tell_losses()
+        except Exception as error:  # noqa: BLE001 - becomes a log line and a count
+            self._core.failed(error, "the end of a call")
         if getattr(self._loader, "ended", False):
             _log.warning("a camera ended, and Ultralytics ends all others with it")
 
     def _stamps(self, predictor: Any) -> list[Stamp]:
         if self._ticker is not None:
             return [self._ticker.stamp() for _ in predictor.results]
-        if isinstance(self._loader, (StampedFiles, StampedStreams)):
+        if isinstance(self._loader, StampedStreams):
+            return self._loader.stamp_batch()
+        if isinstance(self._loader, StampedFiles):
             # A snapshot of the loader where Ultralytics loads ahead, else the loader itself.
             stamps: list[Stamp] = predictor.dataset.stamps
             return stamps

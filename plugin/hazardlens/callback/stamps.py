@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 
 from hazardlens.detect.ultralytics_setup import LoadImagesAndVideos, LoadStreams
 from hazardlens.frames.watched import Loss, Taken, WatchedVideo
+
+_log = logging.getLogger(__name__)
 
 Clock = Callable[[], float]
 """Gives seconds that only rise."""
@@ -97,19 +100,24 @@ class StampedFiles(LoadImagesAndVideos):  # type: ignore[misc]
 
     def __next__(self) -> Any:
         batch = super().__next__()
-        paths = batch[0]
+        self.stamps = self._stamps_of(batch[0])
+        return batch
+
+    def _stamps_of(self, paths: list[str]) -> list[Stamp]:
+        """The stamps of a batch; none for pictures of a video that were not noted, for they are no stills."""
         taken = self._collect()
-        if taken:
-            self.stamps = [
+        if len(taken) == len(paths):
+            return [
                 Stamp(source=file_name(path), place=path, frame=one.index, time_s=one.time_s)
                 for path, one in zip(paths, taken, strict=True)
             ]
-        else:
-            self.stamps = [Stamp.still(path) for path in paths]
-        return batch
+        return [Stamp.still(path) for path in paths] if self.mode == "image" else []
 
     def _watch(self, path: str) -> None:
-        self.cap = WatchedVideo(self.cap, path, stride=self.vid_stride)
+        try:
+            self.cap = WatchedVideo(self.cap, path, stride=self.vid_stride)
+        except Exception as error:  # noqa: BLE001 - the model reads on, without records
+            _log.warning("%s cannot be followed: %s: %s", path, type(error).__name__, error)
 
     def _new_video(self, path: str) -> None:
         self._collect()
@@ -139,11 +147,11 @@ class StampedStreams(LoadStreams):  # type: ignore[misc]
     """Ultralytics' loader of cameras, which tells of each picture which one it is; made by `take_over`.
 
     Attributes:
-        stamps: Of the pictures of the last batch, one per camera.
+        black: Of each picture of the last batch, whether it is black all over.
         ended: Whether one of the cameras ended, and all with it.
     """
 
-    stamps: list[Stamp]
+    black: list[bool]
     ended: bool
     _reading: bool
     _tickers: list[Ticker]
@@ -153,7 +161,7 @@ class StampedStreams(LoadStreams):  # type: ignore[misc]
     def take_over(cls, loader: Any, on_close: Callable[[], None], clock: Clock) -> None:
         """Make a loader that has not begun one of these; `on_close` is called when it is let go, however that ends."""
         loader.__class__ = cls
-        loader.stamps, loader.ended, loader._reading, loader._on_close = [], False, False, on_close
+        loader.black, loader.ended, loader._reading, loader._on_close = [], False, False, on_close
         loader._tickers = [Ticker(stream_name(slot, name), slot, clock) for slot, name in enumerate(loader.sources)]
 
     def __next__(self) -> Any:
@@ -165,11 +173,13 @@ class StampedStreams(LoadStreams):  # type: ignore[misc]
             raise
         finally:
             self._reading = False
-        self.stamps = [
-            ticker.stamp(lost=BLACK if is_black(image) else None)
-            for ticker, image in zip(self._tickers, batch[1], strict=True)
-        ]
+        self.black = [is_black(image) for image in batch[1]]
         return batch
+
+    def stamp_batch(self) -> list[Stamp]:
+        """Stamp the pictures of the last batch, one per camera; call it once for each batch."""
+        lost = [BLACK if black else None for black in self.black]
+        return [ticker.stamp(lost=one) for ticker, one in zip(self._tickers, lost, strict=True)]
 
     def close(self) -> None:
         """Let go of the cameras, and say so; the loader calls it itself where one of them ended."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import av
 import cv2
 import numpy as np
 from numpy.typing import NDArray
@@ -93,10 +95,14 @@ class WatchedVideo:
 
     def release(self) -> None:
         """Let go of the file; what its reader leaves behind is a loss."""
-        if self.is_watching and self._capture.isOpened():
-            self.loss = self._left_behind()
-        self.is_watching = False
-        self._capture.release()
+        try:
+            if self.is_watching and self._capture.isOpened():
+                self.loss = self._left_behind()
+        except (VideoError, av.FFmpegError) as error:
+            _log.debug("%s: whether all was read is not known: %s", self.path, error)
+        finally:
+            self.is_watching = False
+            self._capture.release()
 
     def _left_behind(self) -> Loss | None:
         width, height = (self._capture.get(of) for of in (cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT))
@@ -128,12 +134,12 @@ class _FileClock:
                 start = (stream.start_time or 0) * (stream.time_base or Fraction(1))
                 self._shift = start - playback_origin(container, stream)
                 self._promise = promise_of(container, stream)
-        except VideoError as error:
+        except (VideoError, av.FFmpegError) as error:
             _log.debug("times of %s are OpenCV's: %s", path, error)
 
     def time_s(self, since_start_ms: float) -> float:
         """Presentation time in seconds, given OpenCV's, which counts from the stream's own start."""
-        if self._tick is None:
+        if self._tick is None or not math.isfinite(since_start_ms):
             return since_start_ms / 1000
         ticks = round(since_start_ms / 1000 / self._tick)
         return float(ticks * self._tick + self._shift)
