@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 import hazardlens
-from hazardlens.errors import InputError, PipelineError
+from hazardlens.errors import InputError, PipelineError, WeightsError
 from hazardlens.frames.file import VideoFile
 from hazardlens.record import FrameRecord
 from hazardlens.resources import data_path
@@ -210,6 +210,14 @@ def test_a_task_without_boxes_is_refused(load: Callable, task: str) -> None:
 def test_what_is_no_model_is_refused(odd: object) -> None:
     with pytest.raises(InputError, match="expected an Ultralytics model, got"):
         hazardlens.attach(odd, PIPELINE, vlm=vlm())
+
+
+def test_a_model_whose_format_cannot_be_run_is_said_at_once(tmp_path: Path) -> None:
+    from ultralytics import YOLO
+
+    (tmp_path / "broken.tflite").write_bytes(b"no model")
+    with pytest.raises(WeightsError, match="the model's classes cannot be read"):
+        hazardlens.attach(YOLO(tmp_path / "broken.tflite", task="detect"), PIPELINE, vlm=vlm())
 
 
 def test_what_does_not_fit_is_said_at_once_and_nothing_is_attached(load: Callable) -> None:

@@ -205,6 +205,23 @@ def test_ctrl_c_while_an_answer_is_waited_for_reaches_the_user_and_the_question_
     assert run.returncode == 0
 
 
+LEFT_OPEN = """
+import sys, time
+import hazardlens
+from hazardlens.testing import FunctionVlm
+from ultralytics import YOLO
+model = YOLO(sys.argv[1])
+plugin = hazardlens.attach(model, {"schema": "hazard"}, vlm=FunctionVlm(lambda question: time.sleep(90)), wait=False)
+print(len(list(model.track(sys.argv[2], stream=True, imgsz=64, verbose=False))), flush=True)
+"""
+
+
+def test_a_program_ends_although_an_answer_is_under_way(sighted: Callable, clip: Path) -> None:
+    command = [sys.executable, "-c", LEFT_OPEN, sighted("detect"), clip]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=80)
+    assert (run.returncode, run.stdout.split()[-1]) == (0, "25"), run.stderr
+
+
 def test_a_dropped_model_ends_all_by_itself(load: Callable, clip: Path) -> None:
     model = load()
     plugin = hazardlens.attach(model, EVERY, vlm=vlm())

@@ -15,7 +15,7 @@ from hazardlens.callback.counts import Counts
 from hazardlens.callback.hooks import Session, hang, take_down
 from hazardlens.callback.stamps import Clock
 from hazardlens.detect.ultralytics_setup import Model
-from hazardlens.detect.yolo import is_demo
+from hazardlens.detect.yolo import class_names_of, is_demo
 from hazardlens.errors import InputError
 from hazardlens.parts import PipelineSource, SchemaSource, load_vlm, settle, warn_of_demo
 from hazardlens.record import FrameRecord
@@ -62,12 +62,11 @@ def attach(
 
     Raises:
         InputError: If it is no such model, or pipeline or schema is at fault.
-        WeightsError: If the VLM cannot be loaded.
+        WeightsError: If the VLM cannot be loaded, or the model's classes cannot be read.
     """
     _check(model)
     settled = settle(pipeline, vlm=vlm, schema=schema, every=every, overrides=overrides)
-    names = {int(index): str(name) for index, name in model.names.items()}
-    loaded = load_vlm(settled, names.values())
+    loaded = load_vlm(settled, class_names_of(model).values())
     demo = {"the detector": is_demo(model), loaded.name if loaded else "": loaded is not None and loaded.demo}
     warn_of_demo(name for name, known in demo.items() if known)
     core = Core(

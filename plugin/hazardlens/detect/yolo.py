@@ -194,13 +194,27 @@ def _load(weights: str | Path) -> tuple[YOLO, dict[int, str]]:
         advice = f"{tried} Give the path of a model file. {WITHOUT_WEIGHTS}"
     with _translated(f"detector {weights} cannot be loaded", WeightsError, help=advice):
         model = YOLO(str(weights), task=None if path.suffix == ".pt" else "detect")
-        names = {int(index): str(name) for index, name in model.names.items()}
+        names = _names(model)
     if model.task not in _TASKS_WITH_BOXES:
         raise WeightsError(
             f"detector {weights}: it is a '{model.task}' model, which gives no boxes",
             help=f"Use a model for one of: {', '.join(_TASKS_WITH_BOXES)}.",
         )
     return model, names
+
+
+def class_names_of(model: YOLO) -> dict[int, str]:
+    """All classes that a user's model knows, by index; a model in another format than Ultralytics' own is loaded once.
+
+    Raises:
+        WeightsError: If it cannot be loaded, for instance since a package that its format needs is missing.
+    """
+    with _translated("the model's classes cannot be read", WeightsError, help="See that the model can predict."):
+        return _names(model)
+
+
+def _names(model: YOLO) -> dict[int, str]:
+    return {int(index): str(name) for index, name in model.names.items()}
 
 
 def is_demo(model: YOLO) -> bool:
