@@ -1,9 +1,12 @@
 """Where nobody waits: the newest answer is carried, finished records come later, and a lost camera is no clear view."""
 
+import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cv2
@@ -11,6 +14,8 @@ import numpy as np
 import pytest
 
 import hazardlens
+from hazardlens.merge.lane import Lane
+from hazardlens.merge.lane import answer as answer_now
 from hazardlens.record import FrameRecord
 from hazardlens.testing import FunctionVlm
 from hazardlens.testing.video import draw_video, number_image, read_number, truncate
@@ -344,3 +349,38 @@ def test_frames_keep_their_numbers_where_ultralytics_loads_ahead(load: Callable,
     assert [result.record.frame for result in results] == [read_number(result.orig_img) for result in results]
     assert [result.record.time_s for result in results] == [result.record.frame / 10 for result in results]
     assert all(result.fields["notes"] == f"The picture shows {result.record.frame}." for result in results)
+
+
+def test_an_answer_that_is_there_at_once_is_carried_as_any_other(
+    load: Callable, clip: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(lane: Lane, question: Any) -> Future:
+        future: Future = Future()
+        future.set_result(answer_now(lane._vlm, question, lane._stop))
+        return future
+
+    monkeypatch.setattr(Lane, "ask", ask)
+    model = load()
+    with hazardlens.attach(model, PIPELINE, vlm=vlm(), wait=False):
+        states = [result.record.vlm for result in model.track(clip, stream=True)]
+    assert [(state.status, state.frame) for state in states] == [
+        ("carried" if k % 10 else "ok", k // 10 * 10) for k in range(25)
+    ]
+
+
+def test_a_screen_is_a_live_source(load: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = np.dstack([number_image(9, (96, 64)), np.zeros((64, 96), np.uint8)])
+    area = {"top": 0, "left": 0, "width": 96, "height": 64}
+    grabber = SimpleNamespace(monitors=[area], grab=lambda monitor: screen)
+    monkeypatch.setitem(sys.modules, "mss", SimpleNamespace(mss=lambda: grabber))
+    monkeypatch.setattr("ultralytics.data.loaders.check_requirements", lambda *_: True)
+    model, ticks = load(), iter(range(1000))
+    plugin = hazardlens.attach(model, PIPELINE, vlm=vlm(), clock=lambda: next(ticks) / 4)
+    run = model.predict("screen", stream=True)
+    results = taken(run, 6)
+    run.close()
+    plugin.close()
+    assert [(one.record.source, one.record.frame, one.record.time_s) for one in results] == [
+        ("screen", k, k / 4) for k in range(6)
+    ]
+    assert [record.fields["notes"] for record in plugin.records()] == ["The picture shows 9."] * 2

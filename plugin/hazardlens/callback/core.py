@@ -132,11 +132,12 @@ class Core:
             detections, question = source.merge.question(frame, detections, may_ask=wait or self._may_ask(source))
             if question is None or self._lane is None:
                 return self._passed(source, frame, detections), detections
+            # Before it is asked, for the answer may be there at once, and is that of a frame that has passed.
+            meanwhile = None if wait else source.merge.record_meanwhile(frame, detections, question)
         asked = self._ask(self._lane, source, question, wait=wait)
-        if wait or asked.finished.done():
+        if meanwhile is None or asked.finished.done():
             return asked.finished.result(), detections
-        with source.turn:
-            return source.merge.record_meanwhile(frame, detections, question), detections
+        return meanwhile, detections
 
     def lose(self, record: FrameRecord) -> None:
         """Hand out a record that says that frames were lost, of which no result tells."""
