@@ -97,6 +97,8 @@ class FieldResults(Results):  # type: ignore[misc]
 
         A field whose name Ultralytics uses itself gets `vlm_` before it.
         """
+        if self._rows() is None:  # older versions of Ultralytics fail there
+            return []
         rows: list[dict[str, Any]] = super().summary(*args, **kwargs)
         state = self.record.vlm
         for row, fields in zip(rows, self.detection_fields, strict=True):
