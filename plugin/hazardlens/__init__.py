@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hazardlens.callback import Counts, FieldResults, Plugin, attach
     from hazardlens.detect import Detections, Detector
     from hazardlens.errors import (
         ConstraintError,
@@ -33,9 +34,11 @@ if TYPE_CHECKING:
 _HOME = {
     "Answer": "vlm",
     "ConstraintError": "errors",
+    "Counts": "callback",
     "DetectionError": "errors",
     "Detections": "detect",
     "Detector": "detect",
+    "FieldResults": "callback",
     "FieldSchema": "schema",
     "Frame": "frames",
     "FrameRecord": "record",
@@ -46,6 +49,7 @@ _HOME = {
     "Parts": "parts",
     "Pipeline": "pipeline",
     "PipelineError": "errors",
+    "Plugin": "callback",
     "Question": "vlm",
     "Reply": "vlm",
     "SchemaError": "errors",
@@ -54,6 +58,7 @@ _HOME = {
     "Vlm": "vlm",
     "WeightsError": "errors",
     "assemble": "parts",
+    "attach": "callback",
     "process": "video",
 }
 
@@ -62,9 +67,11 @@ __version__ = "0.1.0"
 __all__ = [
     "Answer",
     "ConstraintError",
+    "Counts",
     "DetectionError",
     "Detections",
     "Detector",
+    "FieldResults",
     "FieldSchema",
     "Frame",
     "FrameRecord",
@@ -75,6 +82,7 @@ __all__ = [
     "Parts",
     "Pipeline",
     "PipelineError",
+    "Plugin",
     "Question",
     "Reply",
     "SchemaError",
@@ -83,6 +91,7 @@ __all__ = [
     "Vlm",
     "WeightsError",
     "assemble",
+    "attach",
     "process",
 ]
 

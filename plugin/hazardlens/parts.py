@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from dataclasses import fields as fields_of
 from pathlib import Path
@@ -125,15 +125,33 @@ def load(settled: Settled) -> Parts:
     """
     settings, fields = settled.pipeline, settled.schema
     detector = settled.detector or _detector(settings)
-    settings.check(fields, detector.class_names.values())
-    vlm = settled.vlm or _vlm(settings.vlm)
-    if vlm is not None:
-        for objects in (0, settings.max_objects):
-            vlm.prepare(fields.ground(objects))
+    vlm = load_vlm(settled, detector.class_names.values())
     parts = Parts(pipeline=settings, schema=fields, detector=detector, vlm=vlm, setup=settled.setup())
-    if parts.demo_models:
-        _log.warning("demo models that know drawn scenes only, not real footage: %s", ", ".join(parts.demo_models))
+    warn_of_demo(parts.demo_models)
     return parts
+
+
+def load_vlm(settled: Settled, class_names: Collection[str]) -> Vlm | None:
+    """Load the VLM, once the pipeline fits the classes that the detector knows; None for detections only.
+
+    Raises:
+        PipelineError: If the pipeline does not fit the classes.
+        SchemaError: If the schema does not fit the VLM or the number of objects asked about.
+        WeightsError: If the VLM cannot be loaded.
+    """
+    settled.pipeline.check(settled.schema, class_names)
+    vlm = settled.vlm or _vlm(settled.pipeline.vlm)
+    if vlm is not None:
+        for objects in (0, settled.pipeline.max_objects):
+            vlm.prepare(settled.schema.ground(objects))
+    return vlm
+
+
+def warn_of_demo(names: Iterable[str]) -> None:
+    """Warn of demo models by name, if there are any."""
+    found = ", ".join(names)
+    if found:
+        _log.warning("demo models that know drawn scenes only, not real footage: %s", found)
 
 
 def assemble(

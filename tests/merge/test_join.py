@@ -297,3 +297,13 @@ def test_an_answer_without_detections():
     del answer.fields["detections"]
     record = _ask(joiner, 0, 0.0, (1,), answer, asked=0)
     assert (record.fields, _severities(record)) == ({"severity": "low"}, [None])
+
+
+def test_a_frame_of_a_lost_source_has_no_fields_and_the_next_one_carries_on():
+    joiner = _joiner(max_age_s=2.0)
+    _ask(joiner, 0, 0.0, (7,), _ok("high", "low"))
+    lost = joiner.lost(_frame(1, 0.1), _detections(7), "black")
+    assert (lost.vlm.status, lost.vlm.reason, lost.fields) == ("source_lost", "black", None)
+    assert [(one.track_id, one.fields) for one in lost.detections] == [(7, None)]
+    after = _pass(joiner, 2, 0.2, 7)
+    assert (after.vlm.status, after.vlm.frame, _severities(after)) == ("carried", 0, ["low"])

@@ -173,3 +173,22 @@ def test_closing_one_lane_leaves_the_other_alone() -> None:
     gate.set()
     assert future.result(10).status == "ok"
     ours.close()
+
+
+def test_a_lane_can_be_ended_from_its_own_thread() -> None:
+    gate = threading.Event()
+    lane = Lane(FunctionVlm(lambda q: VALID if gate.wait(10) else ""))
+    own: list[bool] = []
+
+    def finish(_: object) -> None:
+        own.append(lane.is_own_thread)
+        lane.end()
+
+    future = lane.ask(question(0))
+    future.add_done_callback(finish)
+    gate.set()
+    assert future.result(10).status == "ok"
+    lane._worker.join(10)
+    assert not lane._worker.is_alive()
+    assert own == [True]
+    assert not lane.is_own_thread

@@ -214,3 +214,17 @@ def test_memory_forgets_the_longest_unseen(monkeypatch):
     policy = _policy(new_track=["person"])
     _run(policy, [(i, [(100, OUT), (i, OUT)]) for i in range(3)])
     assert policy.decide(_frame(3, 3.0), _detections([(100, OUT)])) == ()
+
+
+def test_what_would_ask_waits_while_no_question_can_be_taken():
+    policy = _policy(every_s=10.0, new_track=["person"])
+    frames = [(0.0, P), (0.1, P), (0.2, P), (0.3, []), (0.4, P)]
+    free = [True, False, True, False, True]
+    seen = [
+        policy.decide(_frame(index, time), _detections([(5, OUT)] if index == 1 else items), may_ask=may)
+        for index, ((time, items), may) in enumerate(zip(frames, free, strict=True))
+    ]
+    assert seen == [("every", "new_track"), (), (), (), ()], "track 5 was gone before a question could be taken"
+    busy = _policy(every_s=1.0)
+    decided = [busy.decide(_frame(k, k / 2), _detections([]), may_ask=k in (0, 4, 5, 6)) for k in range(7)]
+    assert [bool(names) for names in decided] == [True, False, False, False, True, False, True]

@@ -54,7 +54,7 @@ class YoloDetector(Detector):
     ) -> None:
         self.name = Path(weights).name
         self._model, self.class_names = _load(model_source(weights))
-        self.demo = _is_demo(self._model)
+        self.demo = is_demo(self._model)
         self._track = track
         self._arguments: dict[str, Any] = {
             "conf": confidence,
@@ -146,14 +146,15 @@ def _first_line(error: Exception) -> str:
 
 
 def to_detections(result: Results, class_names: dict[int, str]) -> Detections:
-    """Convert Ultralytics' result of one picture."""
-    boxes = result.boxes
+    """Convert Ultralytics' result of one picture; an oriented box becomes the upright one around it."""
+    boxes = result.boxes if result.obb is None else result.obb
     if boxes is None or not len(boxes):
         return Detections.empty(class_names)
-    data = boxes.data.cpu().numpy()
-    track_id = tuple(int(value) for value in data[:, 4]) if boxes.is_track else (None,) * len(data)
+    boxes = boxes.cpu().numpy()
+    data = boxes.data
+    track_id = tuple(int(value) for value in data[:, -3]) if boxes.is_track else (None,) * len(data)
     return Detections(
-        boxes_xyxy_px=data[:, :4].astype(np.float32),
+        boxes_xyxy_px=boxes.xyxy.astype(np.float32),
         confidence=data[:, -2].astype(np.float32),
         class_id=data[:, -1].astype(np.int64),
         track_id=track_id,
@@ -193,7 +194,7 @@ def _load(weights: str | Path) -> tuple[YOLO, dict[int, str]]:
         advice = f"{tried} Give the path of a model file. {WITHOUT_WEIGHTS}"
     with _translated(f"detector {weights} cannot be loaded", WeightsError, help=advice):
         model = YOLO(str(weights), task=None if path.suffix == ".pt" else "detect")
-        names = {int(index): str(name) for index, name in model.names.items()}
+        names = _names(model)
     if model.task not in _TASKS_WITH_BOXES:
         raise WeightsError(
             f"detector {weights}: it is a '{model.task}' model, which gives no boxes",
@@ -202,7 +203,21 @@ def _load(weights: str | Path) -> tuple[YOLO, dict[int, str]]:
     return model, names
 
 
-def _is_demo(model: YOLO) -> bool:
-    """Whether the checkpoint carries the demo's mark, which copies of it keep."""
+def class_names_of(model: YOLO) -> dict[int, str]:
+    """All classes that a user's model knows, by index; a model in another format than Ultralytics' own is loaded once.
+
+    Raises:
+        WeightsError: If it cannot be loaded, for instance since a package that its format needs is missing.
+    """
+    with _translated("the model's classes cannot be read", WeightsError, help="See that the model can predict."):
+        return _names(model)
+
+
+def _names(model: YOLO) -> dict[int, str]:
+    return {int(index): str(name) for index, name in model.names.items()}
+
+
+def is_demo(model: YOLO) -> bool:
+    """Whether the model's checkpoint carries the demo's mark, which copies of it keep."""
     checkpoint = getattr(model, "ckpt", None)
     return isinstance(checkpoint, dict) and bool(checkpoint.get("hazardlens_demo"))

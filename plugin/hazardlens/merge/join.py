@@ -75,6 +75,7 @@ class Joiner:
         answer: Answer | None = None,
         model: str | None,
         enforced: Enforced | None,
+        late: bool = False,
     ) -> FrameRecord:
         """Make a frame's record.
 
@@ -86,8 +87,11 @@ class Joiner:
             answer: The answer about this frame, or None where it was not asked.
             model: Name of the VLM, or None where there is none.
             enforced: How the VLM holds its form, or None where there is none.
+            late: Whether frames behind this one have their records already, for nobody waited for the answer. It is
+                carried on all the same, unless the source has started again since.
         """
-        self._notice_restart(frame.time_s)
+        if not late:
+            self._notice_restart(frame.time_s)
         if answer is None:
             return self._unasked(frame, detections, model)
         state = _answered_state(frame, answer, trigger, model, enforced)
@@ -95,12 +99,18 @@ class Joiner:
             self._failure = f"frame {frame.index} failed: {answer.status}" + (
                 f": {answer.reason}" if answer.reason else ""
             )
-            return _record(frame, detections, state, asked=asked)
+            return frame_record(frame, detections, state, asked=asked)
         outcome = self._judge(frame, detections, asked, answer.fields)
         held = _hold(outcome, frame, detections, model, enforced)
-        self._held, self._failure = held, None
-        record = _record(frame, detections, state, fields=held.fields, by_id=held.by_id, asked=asked)
+        if self._last_s is None or frame.time_s <= self._last_s:
+            self._held, self._failure = held, None
+        record = frame_record(frame, detections, state, fields=held.fields, by_id=held.by_id, asked=asked)
         return replace(record, rules=outcome.traces, contradictions=outcome.contradictions)
+
+    def lost(self, frame: Frame, detections: Detections, reason: str) -> FrameRecord:
+        """Make the record of a frame that shows nothing of its source, for the reason given."""
+        self._notice_restart(frame.time_s)
+        return frame_record(frame, detections, VlmState(status="source_lost", reason=reason))
 
     def _notice_restart(self, time_s: float) -> None:
         """Drop what is known about another pass over the source, or too far ahead of it to be carried."""
@@ -123,7 +133,7 @@ class Joiner:
         held = self._held
         if model is None or held is None:
             reason = "no VLM" if model is None else self._failure or "not asked yet"
-            return _record(frame, detections, VlmState(status="skipped", reason=reason))
+            return frame_record(frame, detections, VlmState(status="skipped", reason=reason))
         age_s = round(max(0.0, frame.time_s - held.time_s), 6)
         state = VlmState(
             status="carried",
@@ -136,13 +146,13 @@ class Joiner:
         if age_s > self._max_age_s:
             reason = f"the answer of frame {held.frame} is {age_s:g} s old, more than {self._max_age_s:g} s"
             reason += f"; {self._failure}" if self._failure else ""
-            return _record(frame, detections, replace(state, status="stale", reason=reason))
+            return frame_record(frame, detections, replace(state, status="stale", reason=reason))
         by_id = {
             index: held.by_track[track]
             for index, track in enumerate(detections.track_id)
             if track is not None and track in held.by_track
         }
-        return _record(frame, detections, state, fields=held.fields, by_id=by_id)
+        return frame_record(frame, detections, state, fields=held.fields, by_id=by_id)
 
 
 def _hold(
@@ -187,7 +197,7 @@ def _answered_state(
     )
 
 
-def _record(
+def frame_record(
     frame: Frame,
     detections: Detections,
     state: VlmState,
@@ -196,7 +206,16 @@ def _record(
     by_id: Mapping[int, Fields] | None = None,
     asked: int = 0,
 ) -> FrameRecord:
-    """Put a record together; fields are copied, so that changing one record changes no other."""
+    """Put a record together; fields are copied, so that changing one record changes no other.
+
+    Args:
+        frame: The frame.
+        detections: Its detections.
+        state: Where its fields come from, or why it has none.
+        fields: The frame's fields, or None.
+        by_id: Fields of detections by id.
+        asked: How many detections were asked about, from the first.
+    """
     return FrameRecord(
         source=frame.source,
         frame=frame.index,

@@ -68,10 +68,19 @@ class Lane:
         for future in list(self._under_way):
             future.cancel()
 
-    def close(self) -> None:
-        """Stop, and give the VLM a moment to do so."""
+    @property
+    def is_own_thread(self) -> bool:
+        """Whether the caller runs in the lane's thread, as what is done when a future is settled does."""
+        return threading.current_thread() is self._worker
+
+    def end(self) -> None:
+        """Stop, and let the thread end by itself; nobody waits for it."""
         self.stop()
         self._questions.put(None)
+
+    def close(self) -> None:
+        """Stop, and give the VLM a moment to do so."""
+        self.end()
         self._worker.join(_CLOSE_WAITS_S)
         if self._worker.is_alive():
             _log.warning("%s does not stop; its last answer is not waited for", self._vlm.name)

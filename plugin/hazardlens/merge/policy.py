@@ -124,11 +124,16 @@ class AskPolicy:
         self._asked_s = -math.inf
         self._entries = [(item.zone, _Entries(self._zones[item.zone], item)) for item in self._ask.zones]
 
-    def decide(self, frame: Frame, detections: Detections) -> tuple[str, ...]:
+    def decide(self, frame: Frame, detections: Detections, *, may_ask: bool = True) -> tuple[str, ...]:
         """Say why this frame is to be asked about; call it once for every frame, in order.
 
         A trigger within `min_gap_s` of the last question waits until the gap is over, as long as the track that
         caused it is still in the picture. A jump back of more than a second starts afresh.
+
+        Args:
+            frame: The frame.
+            detections: What the detector found on it.
+            may_ask: Whether a question could be taken now; if not, triggers wait as they do within `min_gap_s`.
 
         Returns:
             Any of `every`, `new_track` and `zone:NAME`; empty where the frame is not to be asked about.
@@ -137,7 +142,7 @@ class AskPolicy:
             self._restart()
         self._last_s = frame.time_s
         triggers = self._triggers(frame, detections)
-        if not triggers or frame.time_s - self._asked_s < self._ask.min_gap_s - _TOLERANCE_S:
+        if not (triggers and may_ask) or frame.time_s - self._asked_s < self._ask.min_gap_s - _TOLERANCE_S:
             return ()
         self._asked(frame, detections)
         return triggers

@@ -12,10 +12,9 @@ import numpy as np
 
 from hazardlens.detect.base import Detections, Detector
 from hazardlens.frames.base import Frame
-from hazardlens.merge.join import Joiner
 from hazardlens.merge.lane import Lane
 from hazardlens.merge.outcome import Outcome, Stages
-from hazardlens.merge.policy import AskPolicy
+from hazardlens.merge.source import SourceMerge
 from hazardlens.pipeline import Pipeline
 from hazardlens.schema import FieldSchema
 from hazardlens.vlm.base import Answer, Question, Vlm
@@ -67,15 +66,12 @@ class FrameStream:
         follow: bool = True,
     ) -> None:
         self._pipeline = pipeline
-        self._schema = schema
         self._detector = detector
-        self._vlm = vlm
         self._stages = stages
         self._keep_pixels = keep_pixels
         self._token = object() if follow else None
         self._failure: Exception | None = None
-        self._policy = AskPolicy(pipeline.ask, pipeline.zones)
-        self._joiner = Joiner(schema=schema, rules=pipeline.rules, zones=pipeline.zones, max_age_s=pipeline.max_age_s)
+        self._merge = SourceMerge(pipeline, schema, vlm)
         self._lane = Lane(vlm) if vlm is not None else None
         self._waiting: deque[_Waiting] = deque()
         self._waiting_bytes = 0
@@ -139,7 +135,7 @@ class FrameStream:
     def _enqueue(self, frame: Frame, detections: Detections) -> None:
         question = future = None
         if self._lane is not None:
-            detections, question = self._question(frame, detections)
+            detections, question = self._merge.question(frame, detections)
             future = self._lane.ask(question) if question is not None else None
         bytes_held = frame.image.nbytes if self._keep_pixels or question is not None else 0
         if not self._keep_pixels:
@@ -148,24 +144,6 @@ class FrameStream:
             _Waiting(frame=frame, detections=detections, question=question, answer=future, bytes_held=bytes_held)
         )
         self._waiting_bytes += bytes_held
-
-    def _question(self, frame: Frame, detections: Detections) -> tuple[Detections, Question | None]:
-        trigger = self._policy.decide(frame, detections)
-        if not trigger:
-            return detections, None
-        asked = 0
-        if self._schema.has_detections:
-            detections, asked = self._policy.select(detections, self._pipeline.max_objects)
-        question = Question(
-            frame=frame,
-            detections=detections,
-            asked=asked,
-            fields=self._schema,
-            schema=self._schema.ground(asked),
-            context=self._pipeline.context,
-            trigger=trigger,
-        )
-        return detections, question
 
     def _ready(self) -> Iterator[Outcome]:
         """Yield what is finished; wait for the oldest where too much is held."""
@@ -182,13 +160,5 @@ class FrameStream:
         with self._stages.stage("wait for the VLM"):
             answer = first.answer.result() if first.answer is not None else None
         with self._stages.stage("merge"):
-            record = self._joiner.join(
-                first.frame,
-                first.detections,
-                asked=first.question.asked if first.question else 0,
-                trigger=first.question.trigger if first.question else (),
-                answer=answer,
-                model=self._vlm.name if self._vlm else None,
-                enforced=self._vlm.enforced if self._vlm else None,
-            )
+            record = self._merge.record(first.frame, first.detections, first.question, answer)
         return Outcome(record=record, frame=first.frame, question=first.question, answer=answer)

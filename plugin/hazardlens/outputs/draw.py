@@ -64,6 +64,26 @@ class Painter:
         self._draw_footer(image, record)
         return image
 
+    def add_verdicts(self, image: NDArray[np.uint8], record: FrameRecord, *, of_objects: bool) -> NDArray[np.uint8]:
+        """Draw verdicts on a picture that shows its boxes already, in place where it can be written, and return it.
+
+        Args:
+            image: Shape (H, W, 3), uint8, BGR.
+            record: The record; of its detections, those in it are labelled.
+            of_objects: Whether objects are labelled, at the lower edge of their boxes.
+        """
+        image = image if image.flags.writeable and image.flags.c_contiguous else np.array(image)
+        for detection in record.detections if of_objects else ():
+            verdict = self._verdict(detection.fields, "object")
+            if verdict:
+                patch = _letters(verdict, self._letters_px)
+                left, bottom = round(detection.box_xyxy[0]), round(detection.box_xyxy[3])
+                top = min(max(0, bottom - patch.shape[0]), image.shape[0] - 1)
+                _blit(image, patch, left, top, background=self._colour(detection.fields, "object"))
+        self._draw_mark(image)
+        self._draw_footer(image, record)
+        return image
+
     def _draw_detection(self, image: NDArray[np.uint8], detection: DetectionRecord) -> None:
         x1, y1, x2, y2 = (round(value) for value in detection.box_xyxy)
         colour = self._colour(detection.fields, "object")

@@ -78,6 +78,9 @@ class FieldSchema:
         """
         return cls(*read_document(source))
 
+    def __reduce__(self) -> tuple[type[FieldSchema], tuple[str, dict[str, Any]]]:
+        return FieldSchema, (self.name, self.document)
+
     @property
     def title(self) -> str:
         """The schema's title, or its name."""
