@@ -12,7 +12,7 @@ import torch
 from transformers import ByT5Tokenizer, LogitsProcessor, LogitsProcessorList
 
 from hazardlens.detect.base import Detections
-from hazardlens.errors import ConstraintError, WeightsError
+from hazardlens.errors import ConstraintError, PipelineError, WeightsError
 from hazardlens.frames.base import Frame
 from hazardlens.schema import FieldSchema
 from hazardlens.vlm.base import Question, Reply, View
@@ -122,16 +122,23 @@ def test_every_choice_is_the_models_own_likeliest_of_those_allowed(
 def check_choices(session: MaskSession, tokens: list[int], logits: torch.Tensor) -> None:
     """`logits[k]` is what the model thinks of the k-th token."""
     choices = position = 0
-    position += len(session.forced())
+    position += take_forced(session)
     while position < len(tokens):
         allowed = session.allowed()
         best = logits[position].masked_fill(~allowed, -torch.inf).max()
         assert logits[position, tokens[position]] >= best - 1e-3, position
         session.consume([tokens[position]])
-        position += 1 + len(session.forced())
+        position += 1 + take_forced(session)
         choices += 1
     assert session.finished
     assert 10 < choices < len(tokens)
+
+
+def take_forced(session: MaskSession) -> int:
+    forced = session.forced()
+    if forced:
+        session.consume(forced)
+    return len(forced)
 
 
 def test_the_answer_depends_on_seed_and_frame_and_not_on_order(
@@ -147,11 +154,31 @@ def test_the_answer_depends_on_seed_and_frame_and_not_on_order(
     assert forwards != other_seed
 
 
-def test_a_budget_that_is_too_small_is_reported_as_truncated(random_vlm_folder: Path, schema: FieldSchema) -> None:
+@pytest.mark.parametrize("more", [0, 1, 10])
+def test_a_small_budget_ends_free_text_and_keeps_every_verdict(
+    random_vlm_folder: Path, greedy_vlm: LocalVlm, schema: FieldSchema, more: int
+) -> None:
     asked = question(schema, 5, 0)
-    reply = ask(LocalVlm(random_vlm_folder, device="cpu", max_new_tokens=20), asked)
-    assert (reply.end, reply.output_tokens) == ("truncated", 20)
-    assert "20 tokens" in str(reply.reason)
+    least = greedy_vlm._masks.shortest_tokens(asked.schema)
+    vlm = LocalVlm(random_vlm_folder, device="cpu", max_new_tokens=least + more)
+    vlm.prepare(asked.schema)
+    short, full = ask(vlm, asked), ask(greedy_vlm, asked)
+    assert short.end == "complete"
+    assert short.output_tokens <= least + more
+    cut, whole = (asked.schema.parse(reply.text) for reply in (short, full))
+    assert len(cut["notes"]) < len(whole["notes"])
+
+
+def test_a_budget_too_small_for_the_verdicts_is_refused_at_load_with_both_numbers(
+    random_vlm_folder: Path, schema: FieldSchema
+) -> None:
+    grounded = schema.ground(5)
+    vlm = LocalVlm(random_vlm_folder, device="cpu", max_new_tokens=20)
+    with pytest.raises(
+        PipelineError, match=r"max_new_tokens is 20, but .* 5 detections may need \d{2,3} tokens"
+    ) as caught:
+        vlm.prepare(grounded)
+    assert str(vlm._masks.shortest_tokens(grounded)) in caught.value.help
 
 
 def test_a_deadline_ends_the_answer(random_vlm_folder: Path, schema: FieldSchema) -> None:

@@ -41,7 +41,7 @@ class VlmSettings(Part):
         device: `auto`, `cpu`, `cuda`, `cuda:1`, ...
         dtype: Number format of the weights.
         quantization: None, `8bit` or `4bit`.
-        max_new_tokens: Token budget of an answer; None for as long as the schema's longest answer needs.
+        max_new_tokens: Token budget of an answer, or None for no limit.
         temperature: 0 for the likeliest token, else the sampling temperature.
         top_k: Sample among this many tokens, or None.
         top_p: Sample among the likeliest tokens of this total probability, or None.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 import threading
 import time
 from collections.abc import Sequence
@@ -16,14 +15,13 @@ from numpy.typing import NDArray
 from PIL import Image
 from transformers import BatchFeature, GenerationConfig, LogitsProcessorList, PreTrainedModel
 
+from hazardlens.errors import PipelineError
 from hazardlens.resources import model_source
 from hazardlens.schema import GroundedSchema
 from hazardlens.vlm.base import Question, Reply, Shown, View, Vlm
 from hazardlens.vlm.decode import Decoding, jump_forward
 from hazardlens.vlm.loading import Quantization, load_model, load_processor
 from hazardlens.vlm.mask import MaskFactory, MaskProcessor
-
-_log = logging.getLogger(__name__)
 
 
 class LocalVlm(Vlm):
@@ -34,7 +32,8 @@ class LocalVlm(Vlm):
         device: `auto` (a GPU where there is one), `cpu`, `cuda`, `cuda:1`, `mps`.
         dtype: `auto` (as saved), `float32`, `bfloat16`, `float16`.
         quantization: `8bit` or `4bit` through bitsandbytes, or None.
-        max_new_tokens: Tokens an answer may take; None gives each answer as many as its schema's longest needs.
+        max_new_tokens: Tokens an answer may take, None for no limit of its own. As they run out, free text is ended and
+            what is optional left out; a verdict is never narrowed.
         temperature: 0 picks the likeliest token; above 0 samples.
         top_k: Sample among the k likeliest tokens, or None.
         top_p: Sample among the likeliest tokens of this total probability, or None.
@@ -92,44 +91,39 @@ class LocalVlm(Vlm):
         self._sampling.eos_token_id = _end_token_ids(self._model, self._processor.tokenizer)
 
     def prepare(self, schema: GroundedSchema) -> None:
-        """Compile the mask for `schema` and warn where the token budget may cut an answer.
+        """Compile the mask for `schema`, and see that the token budget is enough for every answer.
 
         Raises:
+            PipelineError: If an answer may need more tokens than `max_new_tokens`.
             SchemaError: If the schema does not compile for this model's tokenizer.
         """
         with self._lock:
             self._masks.session(schema)
-            longest = self._masks.longest_tokens(schema)
-        if self.max_new_tokens is not None and self.max_new_tokens < longest:
-            _log.warning(
-                "max_new_tokens is %d, but an answer about %d detections may take up to %d tokens; longer ones will be "
-                "reported as truncated",
-                self.max_new_tokens,
-                schema.count,
-                longest,
-            )
+            if self.max_new_tokens is not None:
+                _check_budget(self.max_new_tokens, self._masks.shortest_tokens(schema), schema.count)
 
     def ask(self, question: Question, shown: Shown, stop: threading.Event) -> Reply:
         """Answer under the mask.
 
         Raises:
             TimeoutError: If the answer takes longer than `timeout_s`, or `stop` is set.
-            ConstraintError: If mask and model do not fit together.
+            ConstraintError: If mask and model do not fit together, or the answer needs more tokens than it may take.
         """
         with self._lock:
             inputs = self.inputs(shown)
+            longest = question.schema.longest_bytes
+            budget = longest if self.max_new_tokens is None else min(self.max_new_tokens, longest)
             decoding = Decoding(
                 session=self._masks.session(question.schema),
                 generator=torch.Generator().manual_seed(self._seed + question.frame.index),
-                max_new_tokens=self.max_new_tokens or self._masks.longest_tokens(question.schema),
+                max_new_tokens=budget,
+                is_bounded=budget < longest,
                 deadline=None if self._timeout_s is None else time.monotonic() + self._timeout_s,
                 stop=stop,
             )
             self.decode(inputs, decoding)
             return Reply(
                 text=self._masks.text(decoding.tokens),
-                end="complete" if decoding.complete else "truncated",
-                reason=None if decoding.complete else f"the answer was cut at {decoding.max_new_tokens} tokens",
                 input_tokens=int(inputs["input_ids"].shape[-1]),
                 output_tokens=len(decoding.tokens),
                 model_steps=decoding.model_steps,
@@ -175,6 +169,15 @@ class LocalVlm(Vlm):
                 )
         finally:
             self._decoding = None
+
+
+def _check_budget(budget: int, needed: int, count: int) -> None:
+    if budget < needed:
+        raise PipelineError(
+            f"vlm.max_new_tokens is {budget}, but an answer about {count} detections may need {needed} tokens "
+            "for its verdicts alone",
+            help=f"Set vlm.max_new_tokens to {needed} or more or to null, or lower max_objects.",
+        )
 
 
 def _sampling(model: PreTrainedModel, temperature: float, top_k: int | None, top_p: float | None) -> GenerationConfig:

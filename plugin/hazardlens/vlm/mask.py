@@ -13,24 +13,39 @@ from transformers import LogitsProcessor, PreTrainedTokenizerFast
 
 from hazardlens.errors import ConstraintError, SchemaError, WeightsError
 from hazardlens.schema import GroundedSchema
+from hazardlens.schema.closing import Closing
 
 _COMPILED_AT_MOST = 64
 
 
 class MaskSession:
-    """The mask of one answer: allowed tokens, forced tokens, and whether the answer is complete.
+    """The mask of one answer: allowed tokens, forced tokens, what is still needed, and whether the answer is complete.
 
     Args:
         matcher: A fresh matcher, owned by this session alone.
+        closing: What an answer of this schema needs from each of its places.
+        words: The tokenizer.
     """
 
-    def __init__(self, matcher: LLMatcher) -> None:
+    def __init__(self, matcher: LLMatcher, closing: Closing, words: LLTokenizer) -> None:
         self._matcher = matcher
+        self._closing = closing
+        self._words = words
+        self._place = closing.start
 
     @property
     def finished(self) -> bool:
         """Whether the answer is complete and nothing may follow."""
         return bool(self._matcher.is_stopped())
+
+    @property
+    def need(self) -> int:
+        """Tokens that complete the answer from here, whatever verdicts the model gives."""
+        return self._closing.need(self._place).tokens
+
+    def need_after(self, tokens: Sequence[int]) -> int:
+        """The same once `tokens` are written."""
+        return self._closing.need(self._after(tokens)).tokens
 
     def consume(self, tokens: Sequence[int]) -> None:
         """Advance by `tokens`.
@@ -40,13 +55,16 @@ class MaskSession:
         """
         if not self._matcher.consume_tokens(list(tokens)):
             raise ConstraintError(f"the mask does not admit tokens {list(tokens)}: {self._matcher.get_error()}")
+        self._place = self._after(tokens)
 
     def forced(self) -> list[int]:
-        """Consume and return the tokens that the grammar leaves no choice about, canonically tokenised."""
+        """The tokens that the grammar leaves no choice about, canonically tokenised."""
         tokens: list[int] = self._matcher.compute_ff_tokens()
-        if tokens:
-            self.consume(tokens)
         return tokens
+
+    def run(self) -> list[int]:
+        """The tokens of the text that comes next on the shortest way to the end; none where there is a choice."""
+        return _written(self._words, self._closing.need(self._place).run)
 
     def allowed(self) -> torch.Tensor:
         """Which tokens may come next, shape (vocabulary,), bool.
@@ -58,6 +76,13 @@ class MaskSession:
         if self._matcher.is_error():
             raise ConstraintError(f"the mask failed: {self._matcher.get_error()}")
         return torch.frombuffer(bytearray(bias), dtype=torch.uint8) != 0
+
+    def _after(self, tokens: Sequence[int]) -> int:
+        text = self._words.decode_bytes(list(tokens))
+        place = self._closing.follow(self._place, text)
+        if not place:
+            raise ConstraintError(f"{text!r} was let through by the mask and is not of the schema's shape")
+        return place
 
 
 class MaskProcessor(LogitsProcessor):  # type: ignore[misc]  # transformers is not typed
@@ -104,8 +129,7 @@ class MaskFactory:
                 help="Use a model with a fast tokenizer (a tokenizer.json in its folder).",
             )
         self._tokenizer: LLTokenizer = from_tokenizer(tokenizer, n_vocab=vocab_rows, eos_token=list(eos_token_ids))
-        self._compiled: OrderedDict[Hashable, LLMatcher] = OrderedDict()
-        self._longest: dict[Hashable, int] = {}
+        self._compiled: OrderedDict[Hashable, tuple[LLMatcher, Closing]] = OrderedDict()
 
     def session(self, schema: GroundedSchema) -> MaskSession:
         """A fresh mask for one answer.
@@ -113,13 +137,26 @@ class MaskFactory:
         Raises:
             SchemaError: If the schema does not compile for this tokenizer.
         """
-        matcher = self._compiled.get(schema.key)
-        if matcher is None:
-            matcher = self._compiled[schema.key] = self._compile(schema)
+        matcher, closing = self._ready(schema)
+        return MaskSession(matcher.deep_copy(), closing, self._tokenizer)
+
+    def shortest_tokens(self, schema: GroundedSchema) -> int:
+        """Least token budget at which every answer is complete, as of `GroundedSchema.shortest_tokens`.
+
+        Raises:
+            SchemaError: If the schema does not compile for this tokenizer.
+        """
+        closing = self._ready(schema)[1]
+        return closing.need(closing.start).tokens
+
+    def _ready(self, schema: GroundedSchema) -> tuple[LLMatcher, Closing]:
+        if schema.key not in self._compiled:
+            closing = schema.closing(self.count_tokens)
+            self._compiled[schema.key] = self._compile(schema), closing
             if len(self._compiled) > _COMPILED_AT_MOST:
                 self._compiled.popitem(last=False)
         self._compiled.move_to_end(schema.key)
-        return MaskSession(matcher.deep_copy())
+        return self._compiled[schema.key]
 
     def _compile(self, schema: GroundedSchema) -> LLMatcher:
         grammar = schema.grammar()
@@ -133,20 +170,19 @@ class MaskFactory:
             raise SchemaError(f"the schema cannot be compiled for {schema.count} detections: {matcher.get_error()}")
         return matcher
 
-    def longest_tokens(self, schema: GroundedSchema) -> int:
-        """Upper bound of the tokens that an answer under this mask takes; computed once per shape."""
-        longest = self._longest.get(schema.key)
-        if longest is None:
-            if len(self._longest) >= _COMPILED_AT_MOST:
-                self._longest.clear()
-            longest = self._longest[schema.key] = schema.longest_tokens(self.count_tokens)
-        return longest
-
     def text(self, tokens: Sequence[int]) -> str:
         """The text of `tokens`; bytes of a character that was cut are replaced."""
         raw: bytes = self._tokenizer.decode_bytes(list(tokens))
         return raw.decode("utf-8", errors="replace")
 
-    def count_tokens(self, text: str) -> int:
-        """How many tokens `text` takes."""
-        return len(self._tokenizer.tokenize_str(text))
+    def count_tokens(self, text: str | bytes) -> int:
+        """How many tokens `text` is written in."""
+        return len(_written(self._tokenizer, text if isinstance(text, bytes) else text.encode()))
+
+
+def _written(words: LLTokenizer, text: bytes) -> list[int]:
+    """`text` as the tokenizer writes it, or byte by byte where that would be another text."""
+    tokens: list[int] = words.tokenize_bytes(text)
+    if words.decode_bytes(tokens) == text:
+        return tokens
+    return [token for byte in text for token in words.tokenize_bytes(bytes([byte]))]
