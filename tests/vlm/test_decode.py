@@ -181,6 +181,24 @@ def test_a_budget_too_small_for_the_verdicts_is_refused_at_load_with_both_number
     assert str(vlm._masks.shortest_tokens(grounded)) in caught.value.help
 
 
+def test_every_choice_of_an_answer_comes_with_a_confidence(sampling_vlm: LocalVlm, schema: FieldSchema) -> None:
+    told = 0
+    for index in range(5):
+        asked = question(schema, 2, index)
+        reply = ask(sampling_vlm, asked)
+        fields = asked.schema.parse(reply.text)
+        objects = {"": fields, "/detections/0": fields["detections"][0], "/detections/1": fields["detections"][1]}
+        expected = {f"{place}/hazard": own["hazard"] for place, own in objects.items()}
+        expected |= {f"{place}/severity": own["severity"] for place, own in objects.items() if own["hazard"] != "none"}
+        assert reply.confidence.keys() == expected.keys()
+        for pointer, own in reply.confidence.items():
+            assert own.p == own.choices[expected[pointer]] > 0
+            assert sum(own.choices.values()) + own.unresolved == pytest.approx(1, abs=1e-4)
+            assert 0 < own.mask_mass < 1
+            told += 1
+    assert told > 15
+
+
 def test_a_deadline_ends_the_answer(random_vlm_folder: Path, schema: FieldSchema) -> None:
     asked = question(schema, 30, 0)
     vlm = LocalVlm(random_vlm_folder, device="cpu", timeout_s=0.001)

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from hazardlens.schema.places import NO_CHOICE, End, Literal, Places, State, closing_bytes
 from hazardlens.schema.shapes import Shape
+
+Choices: TypeAlias = dict[str, dict[str, bytes]]
+"""By JSON pointer in the answer, what is left to write of each value that may be chosen, by its whole text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,7 @@ class _Node:
     closing: tuple[int, ...] | None = None
     is_fixed: bool = False
     need: Need | None = None
+    ahead: Choices | None = None
 
 
 class Closing:
@@ -72,20 +77,40 @@ class Closing:
         known = self._nodes[place].need
         return known or self._need(place)
 
-    def choices(self, place: int) -> dict[str, dict[str, bytes]]:
+    def choices_ahead(self, place: int) -> Choices:
+        """The choices of two values or more that fixed text leads to, as of `choices`, with the text to write for each.
+
+        A token may hold the end of that fixed text and the beginning of a value.
+        """
+        node = self._nodes[place]
+        if node.ahead is None:
+            node.ahead = self._look_ahead(place)
+        return node.ahead
+
+    def _look_ahead(self, place: int) -> Choices:
+        fixed = b""
+        while True:
+            found = {pointer: rests for pointer, rests in self.choices(place).items() if len(rests) > 1}
+            following = {state.text[state.at] for state in self._nodes[place].states if isinstance(state, Literal)}
+            if len(following) != 1 or self.is_free(place):
+                return {p: {value: fixed + rest for value, rest in rests.items()} for p, rests in found.items()}
+            byte = bytes(following)
+            fixed, place = fixed + byte, self.follow(place, byte)
+
+    def choices(self, place: int) -> Choices:
         """The values of each choice that is being made at `place`, with what is left to write of each.
 
         Returns:
             By JSON pointer of the choice in the answer, the text of each value and its rest.
         """
-        found: dict[str, dict[str, bytes]] = {}
+        found: Choices = {}
         for state in self._nodes[place].states:
             if isinstance(state, Literal) and state.choice != NO_CHOICE:
                 found.setdefault(self._places.pointer(state), {})[state.text.decode()] = state.text[state.at :]
         return found
 
     def is_free(self, place: int) -> bool:
-        """Whether more than fixed text and the values of choices may follow."""
+        """Whether something else than fixed text and the values of choices may follow."""
         return any(not isinstance(state, Literal) for state in self._nodes[place].states)
 
     def _place(self, states: Iterable[State]) -> int:

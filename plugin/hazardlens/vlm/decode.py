@@ -104,6 +104,7 @@ class Decoding:
         while torch.isfinite(scores.max()):
             token = _choose(scores, self.generator, sample=sample)
             if self.fits([token]):
+                self.session.weigh(scores[0])
                 return [token]
             self._note_cut()
             run = self.session.run()

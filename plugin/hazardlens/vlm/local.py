@@ -124,6 +124,7 @@ class LocalVlm(Vlm):
             self.decode(inputs, decoding)
             return Reply(
                 text=self._masks.text(decoding.tokens),
+                confidence=decoding.session.verdicts.made,
                 input_tokens=int(inputs["input_ids"].shape[-1]),
                 output_tokens=len(decoding.tokens),
                 model_steps=decoding.model_steps,

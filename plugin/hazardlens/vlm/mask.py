@@ -14,6 +14,7 @@ from transformers import LogitsProcessor, PreTrainedTokenizerFast
 from hazardlens.errors import ConstraintError, SchemaError, WeightsError
 from hazardlens.schema import GroundedSchema
 from hazardlens.schema.closing import Closing
+from hazardlens.vlm.confidence import Verdicts
 
 _COMPILED_AT_MOST = 64
 
@@ -25,9 +26,13 @@ class MaskSession:
         matcher: A fresh matcher, owned by this session alone.
         closing: What an answer of this schema needs from each of its places.
         words: The tokenizer.
+
+    Attributes:
+        verdicts: How sure the model is of each choice that it made so far.
     """
 
     def __init__(self, matcher: LLMatcher, closing: Closing, words: LLTokenizer) -> None:
+        self.verdicts = Verdicts()
         self._matcher = matcher
         self._closing = closing
         self._words = words
@@ -56,6 +61,26 @@ class MaskSession:
         if not self._matcher.consume_tokens(list(tokens)):
             raise ConstraintError(f"the mask does not admit tokens {list(tokens)}: {self._matcher.get_error()}")
         self._place = self._after(tokens)
+        for token in tokens:
+            self.verdicts.advance(token, self._words.decode_bytes([token]))
+
+    @property
+    def is_deciding(self) -> bool:
+        """Whether the next token may give a value to a choice."""
+        if self._closing.is_free(self._place):
+            return False
+        return self.verdicts.is_waiting or bool(self._closing.choices_ahead(self._place))
+
+    def weigh(self, scores: torch.Tensor) -> None:
+        """Note how sure the model is of the choice at hand, if there is one, before its token is consumed.
+
+        Args:
+            scores: What the token is drawn by, shape (vocabulary,), minus infinity where it is not possible.
+        """
+        if self.is_deciding:
+            tokens = torch.isfinite(scores).nonzero()[:, 0].tolist()
+            pieces = {token: self._words.decode_bytes([token]) for token in tokens}
+            self.verdicts.weigh(self._closing.choices_ahead(self._place), scores, pieces)
 
     def forced(self) -> list[int]:
         """The tokens that the grammar leaves no choice about, canonically tokenised."""
@@ -107,6 +132,8 @@ class MaskProcessor(LogitsProcessor):  # type: ignore[misc]  # transformers is n
         masked = scores.masked_fill(~allowed, -torch.inf)
         if not torch.isfinite(masked.max()):
             raise ConstraintError("the model gave no finite logit to any token that the mask allows")
+        if self._session.is_deciding:
+            self._session.verdicts.mask_mass = float((masked.logsumexp(-1) - scores.logsumexp(-1)).exp())
         return masked
 
 
