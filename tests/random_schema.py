@@ -62,7 +62,15 @@ def fragments() -> st.SearchStrategy[dict[str, Any]]:
     return st.recursive(scalars(), lambda parts: objects(parts) | arrays(parts) | unions(parts), max_leaves=6)
 
 
+def bare() -> st.SearchStrategy[dict[str, Any]]:
+    labels = st.text(alphabet='ab"\\é😀', min_size=1, max_size=4)
+    patterns = st.sampled_from(["[a-f]{2}(-[0-9]{1,3})?", "(é|ab){0,4}", "x|xy|xyz"])
+    choices = st.lists(labels, min_size=1, max_size=6, unique=True).map(lambda found: {"choices": found})
+    return choices | patterns.map(lambda pattern: {"regex": pattern})
+
+
 def schemas() -> st.SearchStrategy[dict[str, Any]]:
-    """Schemas whose root is an object, now and then a union of objects."""
+    """Schemas whose root is an object, now and then a union of objects, a list of labels or a regular expression."""
     roots = objects(fragments())
-    return roots | st.lists(roots, min_size=2, max_size=2).map(lambda both: {"type": "object", "anyOf": both})
+    both = st.lists(roots, min_size=2, max_size=2).map(lambda options: {"type": "object", "anyOf": options})
+    return roots | both | bare()

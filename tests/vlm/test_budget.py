@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hazardlens.errors import ConstraintError, SchemaError
 from hazardlens.schema import FieldSchema, GroundedSchema
-from hazardlens.schema.places import Literal
+from hazardlens.schema.places import Fixed
 from hazardlens.vlm.decode import Decoding
 from hazardlens.vlm.mask import MaskFactory, MaskProcessor
 from tests.random_schema import schemas
@@ -76,7 +76,8 @@ def check(masks: MaskFactory, document: dict[str, Any], margin: int, seed: int, 
     assert decoding.complete
     assert len(decoding.tokens) <= budget
     text = masks.text(decoding.tokens)
-    jsonschema.Draft202012Validator(json.loads(json.dumps(document))).validate(schema.parse(text))
+    judge = document if "type" in document else schema.document
+    jsonschema.Draft202012Validator(json.loads(json.dumps(judge))).validate(schema.parse(text))
     unlimited = start(masks, schema, None, seed)
     write(unlimited, logits, sample=sample)
     same = len(decoding.tokens) if decoding.cut_at is None else decoding.cut_at
@@ -87,7 +88,7 @@ def verdicts_are_open(decoding: Decoding) -> None:
     """Every value that could still be chosen can be chosen within the budget, but for items that need not be there."""
     session = decoding.session
     states = session._closing._nodes[session._place].states
-    if any(isinstance(state, Literal) and state.grows and not state.at for state in states):
+    if any(isinstance(state, Fixed) and state.grows and not state.at for state in states):
         return
     for rests in session._closing.choices(session._place).values():
         allowed = session.allowed().nonzero()[:, 0].tolist()

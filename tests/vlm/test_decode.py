@@ -14,6 +14,7 @@ from transformers import ByT5Tokenizer, LogitsProcessor, LogitsProcessorList
 from hazardlens.detect.base import Detections
 from hazardlens.errors import ConstraintError, PipelineError, WeightsError
 from hazardlens.frames.base import Frame
+from hazardlens.merge.lane import answer
 from hazardlens.schema import FieldSchema
 from hazardlens.vlm.base import Question, Reply, View
 from hazardlens.vlm.decode import Decoding
@@ -197,6 +198,22 @@ def test_every_choice_of_an_answer_comes_with_a_confidence(sampling_vlm: LocalVl
             assert 0 < own.mask_mass < 1
             told += 1
     assert told > 15
+
+
+@pytest.mark.parametrize("budget", [None, 7])
+def test_a_frame_is_asked_for_one_of_a_few_labels(random_vlm_folder: Path, budget: int | None) -> None:
+    labels = FieldSchema.load({"choices": ["none", "fire", "fired", "smoke"]})
+    vlm = LocalVlm(random_vlm_folder, device="cpu", temperature=1.5, max_new_tokens=budget)
+    vlm.prepare(labels.ground(3))
+    said = set()
+    for index in range(12):
+        result = answer(vlm, question(labels, 3, index), threading.Event())
+        assert result.status == "ok", result.reason
+        assert result.fields == {"label": result.reply.text}
+        assert result.reply.confidence["/label"].p > 0
+        said.add(result.reply.text)
+    assert "one of the values of label" in result.shown.prompt
+    assert len(said) > 1
 
 
 def test_a_deadline_ends_the_answer(random_vlm_folder: Path, schema: FieldSchema) -> None:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from hazardlens.schema.places import NO_CHOICE, End, Literal, Places, State, closing_bytes
+from hazardlens.schema.places import NO_CHOICE, End, Fixed, Places, State, closing_bytes
 from hazardlens.schema.shapes import Shape
 
 Choices: TypeAlias = dict[str, dict[str, bytes]]
-"""By JSON pointer in the answer, what is left to write of each value that may be chosen, by its whole text."""
+"""By JSON pointer in the fields, what is left to write of each value that may be chosen, by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Need:
 
 @dataclass(slots=True)
 class _Node:
-    states: frozenset[State]
+    states: tuple[State, ...]
     steps: dict[int, int] = field(default_factory=dict)
     closing: tuple[int, ...] | None = None
     is_fixed: bool = False
@@ -51,13 +51,14 @@ class Closing:
     Args:
         shape: The shape of the whole answer.
         count_tokens: Number of tokens that a piece of text is written in.
+        pointer: JSON pointer of the answer in the fields.
     """
 
-    def __init__(self, shape: Shape, count_tokens: Callable[[bytes], int]) -> None:
-        self._places = Places(shape)
+    def __init__(self, shape: Shape, count_tokens: Callable[[bytes], int], *, pointer: str = "") -> None:
+        self._places = Places(shape, pointer)
         self._count_tokens = count_tokens
         self._counted: dict[bytes, int] = {b"": 0}
-        self._nodes: list[_Node] = [_Node(frozenset())]
+        self._nodes: list[_Node] = [_Node(())]
         self._numbers: dict[frozenset[State], int] = {frozenset(): 0}
         self.start = self._place(self._places.start())
 
@@ -91,8 +92,8 @@ class Closing:
         fixed = b""
         while True:
             found = {pointer: rests for pointer, rests in self.choices(place).items() if len(rests) > 1}
-            following = {state.text[state.at] for state in self._nodes[place].states if isinstance(state, Literal)}
-            if len(following) != 1 or self.is_free(place):
+            following = {state.text[state.at] for state in self._nodes[place].states if isinstance(state, Fixed)}
+            if len(following) != 1 or self.is_free(place) or End() in self._nodes[place].states:
                 return {p: {value: fixed + rest for value, rest in rests.items()} for p, rests in found.items()}
             byte = bytes(following)
             fixed, place = fixed + byte, self.follow(place, byte)
@@ -101,24 +102,25 @@ class Closing:
         """The values of each choice that is being made at `place`, with what is left to write of each.
 
         Returns:
-            By JSON pointer of the choice in the answer, the text of each value and its rest.
+            By JSON pointer of the choice in the answer, the name of each value and its rest.
         """
         found: Choices = {}
         for state in self._nodes[place].states:
-            if isinstance(state, Literal) and state.choice != NO_CHOICE:
-                found.setdefault(self._places.pointer(state), {})[state.text.decode()] = state.text[state.at :]
+            if isinstance(state, Fixed) and state.choice != NO_CHOICE:
+                found.setdefault(self._places.pointer(state), {})[self._places.name(state)] = state.text[state.at :]
         return found
 
     def is_free(self, place: int) -> bool:
         """Whether something else than fixed text and the values of choices may follow."""
-        return any(not isinstance(state, Literal) for state in self._nodes[place].states)
+        return any(not isinstance(state, Fixed | End) for state in self._nodes[place].states)
 
     def _place(self, states: Iterable[State]) -> int:
-        key = frozenset(states)
+        ordered = tuple(dict.fromkeys(states))
+        key = frozenset(ordered)
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._nodes)
-            self._nodes.append(_Node(key))
+            self._nodes.append(_Node(ordered))
         return number
 
     def _need(self, place: int) -> Need:
@@ -145,8 +147,8 @@ class Closing:
         return node.closing
 
     @staticmethod
-    def _closing_bytes(states: frozenset[State]) -> tuple[dict[int, None], set[bytes]]:
-        needed = [state for state in states if not (isinstance(state, Literal) and state.grows)] or states
+    def _closing_bytes(states: tuple[State, ...]) -> tuple[dict[int, None], set[bytes]]:
+        needed = [state for state in states if not (isinstance(state, Fixed) and state.grows)] or states
         own: dict[int, None] = {}
         any_of: set[bytes] = set()
         for state in needed:

@@ -7,9 +7,12 @@ only, for the mask holds what they look like.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
+from hazardlens.record import choice_name
+from hazardlens.schema.plain import Line, Words
 from hazardlens.schema.shapes import AnyOf, Array, Choice, Never, Number, Object, Shape, Text
 from hazardlens.schema.spelling import ITEM_SEPARATOR, KEY_SEPARATOR, spell
 
@@ -32,7 +35,7 @@ class Frame(NamedTuple):
     below: Frame | None
 
 
-class Literal(NamedTuple):
+class Fixed(NamedTuple):
     """Fixed text, `at` bytes of it written; `grows` where it begins something optional; one value of a choice."""
 
     text: bytes
@@ -51,10 +54,10 @@ class Free(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A number, or text held to a pattern, of at most `left` further bytes."""
+    """A number, text held to a pattern, or a plain line, of at most `left` further bytes."""
 
     left: int
-    is_number: bool
+    kind: Literal["number", "text", "line"]
     escaped: bool
     after: Frame | None
 
@@ -63,7 +66,7 @@ class End(NamedTuple):
     """The answer is complete."""
 
 
-State: TypeAlias = Literal | Free | Span | End
+State: TypeAlias = Fixed | Free | Span | End
 
 
 class Places:
@@ -71,9 +74,11 @@ class Places:
 
     Args:
         shape: The shape of the whole answer.
+        pointer: JSON pointer of the answer in the fields.
     """
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, pointer: str = "") -> None:
+        self._pointer = pointer
         self.shapes: list[Shape] = []
         self._numbers: dict[int, int] = {}
         self._root = self._number(shape)
@@ -90,7 +95,7 @@ class Places:
 
     def step(self, state: State, byte: int) -> Iterator[State]:
         """The states after one more byte; none where it does not fit."""
-        if isinstance(state, Literal):
+        if isinstance(state, Fixed):
             if state.text[state.at] == byte:
                 at = state.at + 1
                 yield from [state._replace(at=at)] if at < len(state.text) else self._leave(state.after)
@@ -99,8 +104,13 @@ class Places:
         elif isinstance(state, Span):
             yield from self._step_span(state, byte)
 
-    def pointer(self, state: Literal) -> str:
-        """JSON pointer of the place in the answer where a choice stands."""
+    def name(self, state: Fixed) -> str:
+        """The value that is being written, as a key."""
+        text = state.text.decode()
+        return text if isinstance(self.shapes[state.choice], Words) else choice_name(json.loads(text))
+
+    def pointer(self, state: Fixed) -> str:
+        """JSON pointer of the place in the fields where a choice stands."""
         parts: list[str] = []
         frame = state.after
         while frame is not None:
@@ -111,21 +121,27 @@ class Places:
             elif isinstance(shape, Array):
                 parts.append(str(frame.at - 1))
             frame = frame.below
-        return "".join(f"/{part}" for part in reversed(parts))
+        return self._pointer + "".join(f"/{part}" for part in reversed(parts))
 
     def _enter(self, number: int, after: Frame | None, *, grows: bool) -> Iterator[State]:
         shape = self.shapes[number]
         if isinstance(shape, Choice):
             for value in shape.values:
-                yield Literal(spell(value).encode(), 0, grows, number, after)
+                yield Fixed(spell(value).encode(), 0, grows, number, after)
         elif isinstance(shape, Text):
-            yield Literal(b'"', 0, grows, NO_CHOICE, Frame("text", number, 0, after))
+            yield Fixed(b'"', 0, grows, NO_CHOICE, Frame("text", number, 0, after))
         elif isinstance(shape, Number):
-            yield Span(shape.longest(len), True, False, after)
+            yield Span(shape.longest(len), "number", False, after)
+        elif isinstance(shape, Words):
+            for label in shape.labels:
+                yield Fixed(label.encode(), 0, grows, number, after)
+        elif isinstance(shape, Line):
+            yield Span(shape.longest(len), "line", False, after)
+            yield from self._leave(after)
         elif isinstance(shape, Object):
             yield from self._properties(number, 0, after, opening="{", grows=grows)
         elif isinstance(shape, Array):
-            yield Literal(b"[", 0, grows, NO_CHOICE, Frame("items", number, 0, after))
+            yield Fixed(b"[", 0, grows, NO_CHOICE, Frame("items", number, 0, after))
         elif isinstance(shape, AnyOf):
             for option in shape.options:
                 yield from self._enter(self._number(option), after, grows=grows)
@@ -149,7 +165,7 @@ class Places:
         if not isinstance(shape, Text):
             raise TypeError(f"expected text, got {type(shape).__name__}")
         if shape.patterns or shape.format:
-            return Span(shape.longest(len) - 2, False, False, frame.below)
+            return Span(shape.longest(len) - 2, "text", False, frame.below)
         return Free(shape.low, 0, frame.below)
 
     def _properties(self, number: int, at: int, below: Frame | None, *, opening: str, grows: bool) -> Iterator[State]:
@@ -160,10 +176,10 @@ class Places:
             name, part, required = properties[index]
             key = (opening or ITEM_SEPARATOR) + spell(name) + KEY_SEPARATOR
             after = Frame("value", self._number(part), 0, Frame("properties", number, index + 1, below))
-            yield Literal(key.encode(), 0, grows or not required, NO_CHOICE, after)
+            yield Fixed(key.encode(), 0, grows or not required, NO_CHOICE, after)
             if required:
                 return
-        yield Literal(f"{opening}}}".encode(), 0, grows, NO_CHOICE, below)
+        yield Fixed(f"{opening}}}".encode(), 0, grows, NO_CHOICE, below)
 
     def _items(self, number: int, at: int, below: Frame | None) -> Iterator[State]:
         """The item that may come next in an array, or its end."""
@@ -176,11 +192,11 @@ class Places:
             grows = at >= shape.low
             if at:
                 value = Frame("value", self._number(part), 0, after)
-                yield Literal(ITEM_SEPARATOR.encode(), 0, grows, NO_CHOICE, value)
+                yield Fixed(ITEM_SEPARATOR.encode(), 0, grows, NO_CHOICE, value)
             else:
                 yield from self._enter(self._number(part), after, grows=grows)
         if at >= shape.low:
-            yield Literal(b"]", 0, False, NO_CHOICE, below)
+            yield Fixed(b"]", 0, False, NO_CHOICE, below)
 
     def _step_free(self, state: Free, byte: int) -> Iterator[State]:
         missing = max(0, state.missing - 1)
@@ -203,14 +219,14 @@ class Places:
             yield Free(missing, 0, state.after)
 
     def _step_span(self, state: Span, byte: int) -> Iterator[State]:
-        if not state.is_number and byte == _QUOTE and not state.escaped:
+        if state.kind == "text" and byte == _QUOTE and not state.escaped:
             yield from self._leave(state.after)
             return
-        if state.left == 0 or (state.is_number and byte not in _NUMBER):
+        if state.left == 0 or (state.kind == "number" and byte not in _NUMBER):
             return
-        if state.left > 1 or not state.is_number:
+        if state.left > 1 or state.kind == "text":
             yield state._replace(left=state.left - 1, escaped=byte == _BACKSLASH and not state.escaped)
-        if state.is_number:
+        if state.kind != "text":
             yield from self._leave(state.after)
 
 
@@ -220,13 +236,13 @@ def closing_bytes(state: State) -> tuple[bytes, bytes]:
     Returns:
         Bytes of their own, and bytes any one of which stands for all that are not among them.
     """
-    if isinstance(state, Literal):
+    if isinstance(state, Fixed):
         return state.text[state.at : state.at + 1], b""
     if isinstance(state, Free):
         return _closing_free(state)
     if isinstance(state, Span):
-        if state.is_number:
-            return b"", b"0123456789"
+        if state.kind != "text":
+            return b"", b"0123456789" if state.kind == "number" else _LETTERS
         return (b"" if state.escaped else b'"', _LETTERS if state.left else b"")
     return b"", b""
 

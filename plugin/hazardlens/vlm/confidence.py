@@ -7,15 +7,12 @@ from there; if not, what it would have said next is unknown, and its probability
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
 
-from hazardlens.record import Confidence, choice_name
-
-_GOES_ON = frozenset(b"0123456789.")
+from hazardlens.record import Confidence
 
 
 @dataclass(slots=True)
@@ -36,7 +33,7 @@ class _Pending:
     def weigh(self, pieces: Mapping[int, bytes], probabilities: Mapping[int, float]) -> None:
         """Add up what each token that may come next would decide."""
         for token, piece in pieces.items():
-            left = [value for value, rest in self.rests.items() if _fits(value, rest, piece)]
+            left = list(_left(self.rests, piece))
             if len(left) == 1:
                 self.masses[left[0]] += self.reach * probabilities[token]
             elif left:
@@ -48,8 +45,7 @@ class _Pending:
             self.reach = self.open_tokens.pop(token, 0.0)
             self.unresolved += sum(self.open_tokens.values())
             self.open_tokens = {}
-        left = {value: rest for value, rest in self.rests.items() if _fits(value, rest, piece)}
-        self.rests = {value: rest[len(piece) :] for value, rest in left.items()}
+        self.rests = _left(self.rests, piece)
 
 
 class Verdicts:
@@ -103,16 +99,19 @@ class Verdicts:
         if chosen is not None:
             self.made[pending.pointer] = Confidence(
                 p=pending.masses[chosen],
-                choices={choice_name(json.loads(value)): mass for value, mass in pending.masses.items()},
+                choices=dict(pending.masses),
                 mask_mass=pending.mask_mass,
                 unresolved=pending.unresolved,
             )
 
 
-def _fits(value: str, rest: bytes, piece: bytes) -> bool:
-    """Whether `piece` may come next where `rest` is left to write of `value`."""
-    if rest.startswith(piece):
-        return True
-    beyond = piece[len(rest) : len(rest) + 1]
-    is_number = value[-1].isdigit()
-    return piece.startswith(rest) and not (is_number and beyond and beyond[0] in _GOES_ON)
+def _left(rests: Mapping[str, bytes], piece: bytes) -> dict[str, bytes]:
+    """What is left to write of each value that `piece` may belong to; where one value begins another, the longer one.
+
+    A piece that goes on after a value belongs to it only if it does not go on in another.
+    """
+    open_still = {value: rest[len(piece) :] for value, rest in rests.items() if rest.startswith(piece)}
+    ended = {value: len(rest) for value, rest in rests.items() if piece.startswith(rest) and value not in open_still}
+    if open_still:
+        return open_still
+    return {value: b"" for value, length in ended.items() if length == max(ended.values())}

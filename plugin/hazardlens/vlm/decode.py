@@ -77,9 +77,9 @@ class Decoding:
         before = len(self.tokens)
         while tokens:
             self.session.consume(tokens)
-            self.tokens += tokens
+            self.tokens += self.session.without_end(tokens)
             tokens = self._forced()
-        self.complete = self.session.finished
+        self.complete = self.session.finished or (self.room <= 0 and self.session.may_end)
         return self.tokens[before:]
 
     def _forced(self) -> list[int]:

@@ -17,6 +17,8 @@ from hazardlens.schema.closing import Closing
 from hazardlens.vlm.confidence import Verdicts
 
 _COMPILED_AT_MOST = 64
+_NO_TEXT = b"\xff"
+"""Stands for the end of an answer; no text holds this byte."""
 
 
 class MaskSession:
@@ -26,12 +28,14 @@ class MaskSession:
         matcher: A fresh matcher, owned by this session alone.
         closing: What an answer of this schema needs from each of its places.
         words: The tokenizer.
+        ends: Tokens that end an answer.
 
     Attributes:
         verdicts: How sure the model is of each choice that it made so far.
     """
 
-    def __init__(self, matcher: LLMatcher, closing: Closing, words: LLTokenizer) -> None:
+    def __init__(self, matcher: LLMatcher, closing: Closing, words: LLTokenizer, ends: frozenset[int]) -> None:
+        self._ends = ends
         self.verdicts = Verdicts()
         self._matcher = matcher
         self._closing = closing
@@ -42,6 +46,15 @@ class MaskSession:
     def finished(self) -> bool:
         """Whether the answer is complete and nothing may follow."""
         return bool(self._matcher.is_stopped())
+
+    @property
+    def may_end(self) -> bool:
+        """Whether the answer is complete as it stands, though more may follow."""
+        return bool(self._matcher.is_accepting())
+
+    def without_end(self, tokens: list[int]) -> list[int]:
+        """`tokens` without those that end an answer."""
+        return [token for token in tokens if token not in self._ends]
 
     @property
     def need(self) -> int:
@@ -62,7 +75,7 @@ class MaskSession:
             raise ConstraintError(f"the mask does not admit tokens {list(tokens)}: {self._matcher.get_error()}")
         self._place = self._after(tokens)
         for token in tokens:
-            self.verdicts.advance(token, self._words.decode_bytes([token]))
+            self.verdicts.advance(token, self._piece(token))
 
     @property
     def is_deciding(self) -> bool:
@@ -79,7 +92,7 @@ class MaskSession:
         """
         if self.is_deciding:
             tokens = torch.isfinite(scores).nonzero()[:, 0].tolist()
-            pieces = {token: self._words.decode_bytes([token]) for token in tokens}
+            pieces = {token: self._piece(token) for token in tokens}
             self.verdicts.weigh(self._closing.choices_ahead(self._place), scores, pieces)
 
     def forced(self) -> list[int]:
@@ -102,8 +115,11 @@ class MaskSession:
             raise ConstraintError(f"the mask failed: {self._matcher.get_error()}")
         return torch.frombuffer(bytearray(bias), dtype=torch.uint8) != 0
 
+    def _piece(self, token: int) -> bytes:
+        return _NO_TEXT if token in self._ends else self._words.decode_bytes([token])
+
     def _after(self, tokens: Sequence[int]) -> int:
-        text = self._words.decode_bytes(list(tokens))
+        text = self._words.decode_bytes(self.without_end(list(tokens)))
         place = self._closing.follow(self._place, text)
         if not place:
             raise ConstraintError(f"{text!r} was let through by the mask and is not of the schema's shape")
@@ -156,6 +172,7 @@ class MaskFactory:
                 help="Use a model with a fast tokenizer (a tokenizer.json in its folder).",
             )
         self._tokenizer: LLTokenizer = from_tokenizer(tokenizer, n_vocab=vocab_rows, eos_token=list(eos_token_ids))
+        self._ends = frozenset(eos_token_ids)
         self._compiled: OrderedDict[Hashable, tuple[LLMatcher, Closing]] = OrderedDict()
 
     def session(self, schema: GroundedSchema) -> MaskSession:
@@ -165,7 +182,7 @@ class MaskFactory:
             SchemaError: If the schema does not compile for this tokenizer.
         """
         matcher, closing = self._ready(schema)
-        return MaskSession(matcher.deep_copy(), closing, self._tokenizer)
+        return MaskSession(matcher.deep_copy(), closing, self._tokenizer, self._ends)
 
     def shortest_tokens(self, schema: GroundedSchema) -> int:
         """Least token budget at which every answer is complete, as of `GroundedSchema.shortest_tokens`.
