@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -15,13 +16,16 @@ from numpy.typing import NDArray
 from PIL import Image
 from transformers import BatchFeature, GenerationConfig, LogitsProcessorList, PreTrainedModel
 
-from hazardlens.errors import PipelineError
+from hazardlens.errors import PipelineError, WeightsError
 from hazardlens.resources import model_source
 from hazardlens.schema import GroundedSchema
 from hazardlens.vlm.base import Question, Reply, Shown, View, Vlm
+from hazardlens.vlm.calibration import tempered
 from hazardlens.vlm.decode import Decoding, jump_forward
 from hazardlens.vlm.loading import Quantization, load_model, load_processor
 from hazardlens.vlm.mask import MaskFactory, MaskProcessor
+
+_CONFIDENCE_TEMPERATURE = "hazardlens_confidence_temperature"
 
 
 class LocalVlm(Vlm):
@@ -44,7 +48,8 @@ class LocalVlm(Vlm):
         revision: Revision on the hub, or None.
 
     Raises:
-        WeightsError: If the model cannot be had, is incomplete, or is not an image-text-to-text model.
+        WeightsError: If the model cannot be had, is incomplete, or is not an image-text-to-text model, or its confidence's
+            temperature is not a number above 0.
     """
 
     enforced = "mask"
@@ -78,6 +83,7 @@ class LocalVlm(Vlm):
         self._processor = load_processor(model, where)
         self._model = load_model(model, device=device, dtype=dtype, quantization=quantization, where=where)
         self.demo = bool(getattr(self._model.config, "hazardlens_demo", False))
+        self._confidence_temperature = _confidence_temperature(self._model)
         for layers in self._model.modules():
             if isinstance(layers, torch.nn.ModuleList):
                 for layer in layers:
@@ -124,7 +130,10 @@ class LocalVlm(Vlm):
             self.decode(inputs, decoding)
             return Reply(
                 text=self._masks.text(decoding.tokens),
-                confidence=decoding.session.verdicts.made,
+                confidence={
+                    pointer: tempered(own, self._confidence_temperature)
+                    for pointer, own in decoding.session.verdicts.made.items()
+                },
                 input_tokens=int(inputs["input_ids"].shape[-1]),
                 output_tokens=len(decoding.tokens),
                 model_steps=decoding.model_steps,
@@ -193,6 +202,17 @@ def _sampling(model: PreTrainedModel, temperature: float, top_k: int | None, top
     if temperature > 0:
         config.temperature, config.top_k, config.top_p = temperature, top_k or 0, 1.0 if top_p is None else top_p
     return config
+
+
+def _confidence_temperature(model: PreTrainedModel) -> float:
+    """The temperature that was fitted to this model's confidence, 1 where none was."""
+    found = getattr(model.config, _CONFIDENCE_TEMPERATURE, 1.0)
+    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found < math.inf:
+        raise WeightsError(
+            f"{_CONFIDENCE_TEMPERATURE} in the model's config.json: expected a number above 0, got {found!r}",
+            help="Fit it with hazardlens.vlm.calibration, or take it out.",
+        )
+    return float(found)
 
 
 def _output_rows(model: PreTrainedModel) -> int:
