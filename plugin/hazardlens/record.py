@@ -36,21 +36,29 @@ class Confidence:
         mask_mass: Probability that the model, unmasked, gave to the tokens that the mask allowed where the choice
             began; what is missing to 1 is how much it wanted to say something else.
         unresolved: Probability of beginnings that were not taken and that several values share.
+        exact: The model's own probability of each value as a whole, given that it is one of them, or None where it was
+            not asked for.
     """
 
     p: float
     choices: dict[str, float]
     mask_mass: float
     unresolved: float = 0.0
+    exact: dict[str, float] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The confidence as `schemas/record.json` spells it, rounded to four digits."""
         return {
             "p": round(self.p, 4),
-            "choices": {name: round(value, 4) for name, value in self.choices.items()},
+            "choices": _rounded(self.choices),
             "mask_mass": round(self.mask_mass, 4),
             "unresolved": round(self.unresolved, 4),
+            "exact": None if self.exact is None else _rounded(self.exact),
         }
+
+
+def _rounded(choices: dict[str, float]) -> dict[str, float]:
+    return {name: round(value, 4) for name, value in choices.items()}
 
 
 def choice_name(value: Any) -> str:

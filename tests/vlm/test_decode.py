@@ -216,6 +216,40 @@ def test_a_frame_is_asked_for_one_of_a_few_labels(random_vlm_folder: Path, budge
     assert len(said) > 1
 
 
+@pytest.mark.parametrize("make", [build, build_qwen2_vl])
+def test_exact_confidence_is_the_models_own(make: Callable[[Path], Path], tmp_path: Path) -> None:
+    """Each value by itself, one token at a time, must add up to what one pass over all values gives."""
+    schema = FieldSchema.load(
+        {"type": "object", "properties": {"a": {"type": "boolean"}, "b": {"enum": ["fire", "fine", "no"]}}}
+        | {"required": ["a", "b"]}
+    )
+    vlm = LocalVlm(make(tmp_path), device="cpu", exact_confidence=True)
+    asked = question(schema, 0, 0)
+    reply = ask(vlm, asked)
+    assert reply.extra_passes == len(reply.confidence) == 2
+    inputs = vlm.inputs(show(asked, VIEW))
+    decoding = Decoding(session=vlm._masks.session(asked.schema), generator=torch.Generator(), max_new_tokens=90)
+    vlm.decode(inputs, decoding)
+    for pointer, own in reply.confidence.items():
+        written, rests = decoding.session.verdicts.begun[pointer]
+        scores = []
+        for rest in rests.values():
+            tokens = decoding.tokens[:written]
+            score = 0.0
+            for token in vlm._masks.write(rest):
+                added = torch.tensor([tokens])
+                longer = {"input_ids": added, "attention_mask": torch.ones_like(added), "mm_token_type_ids": added * 0}
+                whole = {name: torch.cat([inputs[name], end], dim=-1) for name, end in longer.items() if name in inputs}
+                with torch.inference_mode():
+                    logits = vlm._model(**{**inputs, **whole}).logits[0, -1]
+                score += float(logits.log_softmax(-1)[token])
+                tokens = [*tokens, token]
+            scores.append(score)
+        expected = torch.tensor(scores).softmax(0).tolist()
+        assert list(own.exact.values()) == pytest.approx(expected, abs=1e-4)
+        assert list(own.exact) == list(own.choices)
+
+
 def test_a_deadline_ends_the_answer(random_vlm_folder: Path, schema: FieldSchema) -> None:
     asked = question(schema, 30, 0)
     vlm = LocalVlm(random_vlm_folder, device="cpu", timeout_s=0.001)

@@ -53,6 +53,7 @@ class VlmSettings(Part):
         trust_remote_code: Whether code that comes with the model may run.
         revision: Revision on the hub, or None.
         timeout_s: Wall time that one answer may take, or None for no limit.
+        exact_confidence: Whether the model's own probability of each value of a choice is found too.
     """
 
     model: Annotated[str, Field(min_length=1)]
@@ -71,6 +72,7 @@ class VlmSettings(Part):
     trust_remote_code: bool = False
     revision: str | None = None
     timeout_s: Annotated[Duration, Field(gt=0)] | None = None
+    exact_confidence: bool = False
 
 
 class Zone(Part):

@@ -86,6 +86,7 @@ class Reply:
         input_tokens: Tokens of prompt and pictures, or None where unknown.
         output_tokens: Tokens of the answer, or None where unknown.
         model_steps: Forward passes of the model that the answer took, or None where unknown.
+        extra_passes: Forward passes beyond those, for the model's exact probabilities.
         confidence: How sure the model was of its verdicts, by their JSON pointers in the answer, or None where unknown.
     """
 
@@ -95,6 +96,7 @@ class Reply:
     input_tokens: int | None = None
     output_tokens: int | None = None
     model_steps: int | None = None
+    extra_passes: int = 0
     confidence: Mapping[str, Confidence] | None = None
 
 

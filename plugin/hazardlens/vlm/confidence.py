@@ -52,13 +52,16 @@ class Verdicts:
     """Watches one answer and keeps how sure each of its verdicts is.
 
     Attributes:
-        made: Confidence of each choice made so far, by JSON pointer in the answer.
+        made: Confidence of each choice made so far, by JSON pointer in the fields.
+        begun: Of each choice, how many tokens were written before it, and what was then left to write of each value.
         mask_mass: Probability that the model, unmasked, gave to the tokens that are allowed next; set before `weigh`.
     """
 
     def __init__(self) -> None:
         self.made: dict[str, Confidence] = {}
+        self.begun: dict[str, tuple[int, dict[str, bytes]]] = {}
         self.mask_mass = 1.0
+        self._written = 0
         self._pending: dict[str, _Pending] = {}
 
     def weigh(
@@ -74,6 +77,7 @@ class Verdicts:
         for pointer, rests in choices.items():
             if pointer not in self.made and pointer not in self._pending:
                 self._pending[pointer] = _Pending(pointer, dict(rests), self.mask_mass)
+                self.begun[pointer] = self._written, dict(rests)
         if self._pending:
             tokens = list(pieces)
             weights = scores.softmax(dim=-1)[tokens].tolist()
@@ -82,6 +86,7 @@ class Verdicts:
 
     def advance(self, token: int, piece: bytes) -> None:
         """Go on after `token`, whose text is `piece`."""
+        self._written += 1
         for pointer, pending in list(self._pending.items()):
             before = pending.rests
             pending.advance(token, piece)

@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ from PIL import Image
 from transformers import BatchFeature, GenerationConfig, LogitsProcessorList, PreTrainedModel
 
 from hazardlens.errors import PipelineError, WeightsError
+from hazardlens.record import Confidence
 from hazardlens.resources import model_source
 from hazardlens.schema import GroundedSchema
 from hazardlens.vlm.base import Question, Reply, Shown, View, Vlm
 from hazardlens.vlm.calibration import tempered
 from hazardlens.vlm.decode import Decoding, jump_forward
+from hazardlens.vlm.exact import exact_choices
 from hazardlens.vlm.loading import Quantization, load_model, load_processor
 from hazardlens.vlm.mask import MaskFactory, MaskProcessor
 
@@ -43,13 +46,15 @@ class LocalVlm(Vlm):
         top_p: Sample among the likeliest tokens of this total probability, or None.
         seed: Seed of the sampling; an answer depends on it and on the frame's index, not on the order of questions.
         timeout_s: Wall time that one answer may take in seconds, or None.
+        exact_confidence: Whether the model's own probability of each value of a choice is found too, by one more
+            forward pass for each choice.
         view: How it is shown its questions.
         trust_remote_code: Whether code that comes with the model may run.
         revision: Revision on the hub, or None.
 
     Raises:
-        WeightsError: If the model cannot be had, is incomplete, or is not an image-text-to-text model, or its confidence's
-            temperature is not a number above 0.
+        WeightsError: If the model cannot be had, is incomplete, or is not an image-text-to-text model, or the
+            temperature of its confidence is not a number above 0.
     """
 
     enforced = "mask"
@@ -67,6 +72,7 @@ class LocalVlm(Vlm):
         top_p: float | None = None,
         seed: int = 0,
         timeout_s: float | None = None,
+        exact_confidence: bool = False,
         view: View = Vlm.view,
         trust_remote_code: bool = False,
         revision: str | None = None,
@@ -76,6 +82,7 @@ class LocalVlm(Vlm):
         self.view = view
         self.max_new_tokens = max_new_tokens
         self._timeout_s = timeout_s
+        self._exact_confidence = exact_confidence
         self._seed = seed
         self._lock = threading.Lock()
         self._decoding: Decoding | None = None
@@ -128,16 +135,28 @@ class LocalVlm(Vlm):
                 stop=stop,
             )
             self.decode(inputs, decoding)
+            confidence = self._confidence(inputs, decoding)
             return Reply(
                 text=self._masks.text(decoding.tokens),
-                confidence={
-                    pointer: tempered(own, self._confidence_temperature)
-                    for pointer, own in decoding.session.verdicts.made.items()
-                },
+                extra_passes=len(confidence) if self._exact_confidence else 0,
+                confidence=confidence,
                 input_tokens=int(inputs["input_ids"].shape[-1]),
                 output_tokens=len(decoding.tokens),
                 model_steps=decoding.model_steps,
             )
+
+    def _confidence(self, inputs: BatchFeature, decoding: Decoding) -> dict[str, Confidence]:
+        verdicts = decoding.session.verdicts
+        made = {pointer: tempered(own, self._confidence_temperature) for pointer, own in verdicts.made.items()}
+        if not self._exact_confidence:
+            return made
+        for pointer, own in made.items():
+            decoding.check_time()
+            written, rests = verdicts.begun[pointer]
+            values = {value: self._masks.write(rest) for value, rest in rests.items()}
+            exact = exact_choices(self._model, inputs, decoding.tokens[:written], values)
+            made[pointer] = replace(own, exact=exact)
+        return made
 
     def _look_up(self, *_: object) -> None:
         """Runs before every layer, so that a pass over a long prompt can be given up half-way."""

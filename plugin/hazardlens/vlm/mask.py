@@ -214,6 +214,10 @@ class MaskFactory:
             raise SchemaError(f"the schema cannot be compiled for {schema.count} detections: {matcher.get_error()}")
         return matcher
 
+    def write(self, text: bytes) -> list[int]:
+        """The tokens of `text`."""
+        return _written(self._tokenizer, text)
+
     def text(self, tokens: Sequence[int]) -> str:
         """The text of `tokens`; bytes of a character that was cut are replaced."""
         raw: bytes = self._tokenizer.decode_bytes(list(tokens))
