@@ -21,12 +21,13 @@ def schema_report(schema: FieldSchema, *, objects: int, count_tokens: Callable[[
         model: Whose tokenizer it is.
     """
     grounded = schema.ground(objects)
-    by_level: dict[str, list[str]] = {"closed": [], "checked": [], "note": []}
+    by_level: dict[str, list[str]] = {"closed": [], "rewritten": [], "checked": [], "note": []}
     for finding in schema.findings:
         by_level[finding.level].append(str(finding))
     checked = {finding.pointer for finding in schema.findings if finding.level == "checked"}
     sections = [
         ("held by the mask while the answer is written", list(_held(schema.document, "", checked))),
+        ("held by the mask in another form", by_level["rewritten"]),
         ("narrowed by the mask", by_level["closed"]),
         ("only checked afterwards", by_level["checked"]),
         ("notes", by_level["note"]),
