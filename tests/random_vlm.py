@@ -39,8 +39,8 @@ def chat_template(image: str) -> str:
     )
 
 
-def tokenizer(*image_tokens: str) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer that knows a little of the hazard schema's words."""
+def tokenizer(*image_tokens: str, corpus: list[str] = CORPUS) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer that knows a little of the words of `corpus`, by default of the hazard schema."""
     special = ["<|im_start|>", END, PAD, *image_tokens]
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -49,7 +49,7 @@ def tokenizer(*image_tokens: str) -> PreTrainedTokenizerFast:
     trainer = trainers.BpeTrainer(
         vocab_size=420, special_tokens=special, initial_alphabet=alphabet, show_progress=False
     )
-    bpe.train_from_iterator(CORPUS * 20, trainer)
+    bpe.train_from_iterator(corpus * 20, trainer)
     return PreTrainedTokenizerFast(
         tokenizer_object=bpe,
         bos_token="<|im_start|>",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -66,10 +67,17 @@ def test_a_file_that_ends_early_is_exit_code_3_and_is_said(models: list[object],
 
 def test_no_answer_at_all_is_exit_code_3(models: list[object], tmp_path: Path) -> None:
     draw_video(tmp_path / "a.mp4", frames=3, rate=10)
-    run = hazardlens("process", "a.mp4", *models, "--set", "vlm.max_new_tokens=5", cwd=tmp_path)
+    run = hazardlens("process", "a.mp4", *models, "--set", "vlm.timeout_s=0.000001", cwd=tmp_path)
     assert run.returncode == 3
-    assert "1 truncated" in run.stdout
-    assert "up to" in run.stderr
+    assert "1 timeout" in run.stdout
+
+
+def test_a_token_budget_that_no_answer_fits_is_refused_with_both_numbers(models: list[object], tmp_path: Path) -> None:
+    draw_video(tmp_path / "a.mp4", frames=3, rate=10)
+    run = hazardlens("process", "a.mp4", *models, "--set", "vlm.max_new_tokens=5", cwd=tmp_path)
+    assert run.returncode == 2
+    assert re.search(r"max_new_tokens is 5, but an answer about 0 detections may\s+need \d+", run.stderr), run.stderr
+    assert not (tmp_path / "hazardlens-out").exists()
 
 
 @pytest.mark.parametrize(
@@ -173,6 +181,7 @@ def test_schema_check_tells_what_is_held_what_is_checked_and_how_long(random_vlm
     assert "uniqueItems" in checked
     assert "uniqueItems" not in held
     assert "longest answer" in run.stdout
+    assert "least vlm.max_new_tokens: 32 tokens, one per byte" in run.stdout
     negative = hazardlens("schema", "check", "own.json", "--objects", "-1", cwd=tmp_path)
     assert (negative.returncode, "Traceback" in negative.stderr) == (2, False)
     with_model = hazardlens("schema", "check", "own.json", "--vlm", random_vlm_folder, cwd=tmp_path)

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 import hazardlens
-from hazardlens.record import DetectionRecord, FrameRecord, RuleTrace, VlmState
+from hazardlens.record import Confidence, DetectionRecord, FrameRecord, RuleTrace, VlmState
 from hazardlens.resources import data_path
 from hazardlens.testing.video import draw_video
 
@@ -68,11 +68,13 @@ def test_the_record_and_its_schema_tell_of_the_same_names() -> None:
             ),
         ),
         fields={"hazard": "missing_ppe"},
+        confidence={"hazard": Confidence(p=0.93, choices={"none": 0.07, "missing_ppe": 0.93}, mask_mass=0.88)},
         vlm=VlmState(status="ok", frame=125, age_s=0.0, trigger=("every",)),
         rules=(RuleTrace(name="r", field="/fields/severity", before="low", after="high", why="because"),),
     )
     validator = jsonschema.Draft202012Validator(document)
     assert list(validator.iter_errors(record.to_dict())) == []
+    assert record.to_dict()["confidence"]["hazard"]["p"] == 0.93
     failed = {**record.to_dict(), "vlm": {**record.to_dict()["vlm"], "status": "timeout"}}
     assert list(validator.iter_errors(failed)), "a failure with fields must not pass"
 

@@ -91,3 +91,12 @@ def test_more_objects_than_the_schema_allows_is_found_before_the_first_frame() -
     assert parts.schema.has_detections
     with pytest.raises(ValueError, match="detections"):
         assemble({"schema": schema}, detector=FakeDetector(), vlm=FakeVlm())
+
+
+@pytest.mark.parametrize("schema", [{"choices": ["none", "fire"]}, '{"choices": ["none", "fire"]}'])
+def test_a_few_labels_are_a_schema_from_python_from_a_file_and_from_the_command_line(schema: dict | str) -> None:
+    given = settle("site", schema=schema, detector=FakeDetector(), vlm=FakeVlm(), overrides={"rules": []})
+    written = settle({"schema": schema}, detector=FakeDetector(), vlm=FakeVlm())
+    for settled in (given, written):
+        assert settled.schema.rank("label") == ["none", "fire"]
+        assert settled.schema.ground(3).parse("fire") == {"label": "fire"}

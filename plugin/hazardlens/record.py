@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -23,6 +24,64 @@ Status = Literal[
 
 Fields = dict[str, Any]
 """Field values by name, as the schema defines them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Confidence:
+    """How sure a model was of one verdict: probabilities among the tokens that it chose from, under the mask.
+
+    Attributes:
+        p: Probability of the value that was chosen.
+        choices: Probability of each value, by its text; by its JSON where it is no text or reads like another value.
+        mask_mass: Probability that the model, unmasked, gave to the tokens that the mask allowed where the choice
+            began; what is missing to 1 is how much it wanted to say something else.
+        unresolved: Probability of beginnings that were not taken and that several values share.
+        exact: The model's own probability of each value as a whole, given that it is one of them, or None where it was
+            not asked for.
+    """
+
+    p: float
+    choices: dict[str, float]
+    mask_mass: float
+    unresolved: float = 0.0
+    exact: dict[str, float] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The confidence as `schemas/record.json` spells it, rounded to four digits."""
+        return {
+            "p": round(self.p, 4),
+            "choices": _rounded(self.choices),
+            "mask_mass": round(self.mask_mass, 4),
+            "unresolved": round(self.unresolved, 4),
+            "exact": None if self.exact is None else _rounded(self.exact),
+        }
+
+
+def _rounded(choices: dict[str, float]) -> dict[str, float]:
+    return {name: round(value, 4) for name, value in choices.items()}
+
+
+def choice_name(value: Any) -> str:
+    """A value as a key of `Confidence.choices`: text as it is, unless it reads like another value; all else as JSON."""
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            json.loads(value)
+            return json.dumps(value, ensure_ascii=False)
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def confidence_key(pointer: str, *, detection: int | None = None) -> str:
+    """Key in a record's `confidence`: the name of a frame's own field, else the JSON pointer in the record.
+
+    Args:
+        pointer: JSON pointer in the fields of the frame or the detection, such as `/hazard`.
+        detection: Id of the detection, or None for the frame's own fields.
+    """
+    if detection is not None:
+        return f"/detections/{detection}/fields{pointer}"
+    name = pointer[1:]
+    return f"/fields{pointer}" if "/" in name or "~" in name else name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,7 +201,8 @@ class FrameRecord:
         size_wh: Width and height in pixels.
         detections: All detections, those asked about first.
         fields: The VLM's fields for the frame; None where there are none.
-        confidence: Per field, how sure the answer is; None where that is unknown.
+        confidence: How sure the model was of each verdict; None where that is unknown. The frame's own fields go by
+            their names, all others by their JSON pointer in the record, such as `/detections/2/fields/hazard`.
         vlm: Where the fields come from, or why there are none.
         rules: Changes that rules made, in order.
         contradictions: What the detections speak against.
@@ -156,7 +216,7 @@ class FrameRecord:
     detections: tuple[DetectionRecord, ...]
     fields: Fields | None
     vlm: VlmState
-    confidence: dict[str, Any] | None = None
+    confidence: dict[str, Confidence] | None = None
     rules: tuple[RuleTrace, ...] = ()
     contradictions: tuple[Contradiction, ...] = ()
     alerts: tuple[dict[str, Any], ...] = field(default=())
@@ -170,12 +230,30 @@ class FrameRecord:
             "size_wh": list(self.size_wh),
             "detections": [detection.to_dict() for detection in self.detections],
             "fields": self.fields,
-            "confidence": self.confidence,
+            "confidence": None
+            if self.confidence is None
+            else {name: own.to_dict() for name, own in self.confidence.items()},
             "vlm": {**asdict(self.vlm), "trigger": list(self.vlm.trigger)},
             "rules": [asdict(trace) for trace in self.rules],
             "contradictions": [asdict(item) for item in self.contradictions],
             "alerts": list(self.alerts),
         }
+
+    def confidence_of(self, field: str, *, detection: int | None = None) -> float | None:
+        """Probability that the model gave to the value that a field has now; None where it is unknown.
+
+        It is unknown too where a rule changed the value, for the model chose another.
+
+        Args:
+            field: Name of a field.
+            detection: Id of the detection, or None for the frame's own field.
+        """
+        fields = self.fields if detection is None else self.detections[detection].fields
+        pointer = "/" + field.replace("~", "~0").replace("/", "~1")
+        own = (self.confidence or {}).get(confidence_key(pointer, detection=detection))
+        if own is None or fields is None or field not in fields:
+            return None
+        return own.p if own.choices.get(choice_name(fields[field])) == own.p else None
 
     def to_json(self) -> str:
         """The record as one line of JSON without a line break."""

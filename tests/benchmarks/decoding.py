@@ -88,7 +88,10 @@ class Bench:
     def jump_forward(self) -> Decoding:
         """The product's own loop."""
         decoding = Decoding(
-            session=self.vlm._masks.session(self.schema), generator=torch.Generator(), max_new_tokens=len(self.tokens)
+            session=self.vlm._masks.session(self.schema),
+            generator=torch.Generator(),
+            max_new_tokens=self.schema.longest_bytes,
+            is_bounded=False,
         )
         preferences = LogitsProcessorList([Replay(self.tokens, self.prompt_length)])
         self.vlm.decode(self.inputs, decoding, preferences=preferences)

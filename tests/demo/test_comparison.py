@@ -25,11 +25,18 @@ def truth(*events: tuple[str, str, int, int]) -> dict:
 def record(frame: int, hazard: str, severity: str = "low", status: str = "ok") -> dict:
     fields = {"notes": "A note.", "hazard": hazard, "severity": severity}
     # A container's times are not rounded as the truth's are.
-    return {"frame": frame, "time_s": frame / 12 - 1e-6, "vlm": {"status": status}, "fields": fields}
+    sure = {"hazard": {"p": frame / 100, "choices": {hazard: frame / 100}}}
+    return {
+        "frame": frame,
+        "time_s": frame / 12 - 1e-6,
+        "vlm": {"status": status},
+        "fields": fields,
+        "confidence": sure if frame % 2 else None,
+    }
 
 
 def failed(frame: int, status: str = "timeout") -> dict:
-    return {"frame": frame, "time_s": frame / 12, "vlm": {"status": status}, "fields": None}
+    return {"frame": frame, "time_s": frame / 12, "vlm": {"status": status}, "fields": None, "confidence": None}
 
 
 FIRE = ("fire", "critical", 8, 20)
@@ -59,6 +66,7 @@ def test_the_row_of_an_event(records: list[dict], after_frames: int | None, seve
         end_s=TIMES[20],
         after_s=after_s,
         reported_severity=severity,
+        sure=(8 + after_frames) / 100 if after_frames is not None and after_frames % 2 else None,
     )
 
 

@@ -1,5 +1,6 @@
 import copy
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from hazardlens.detect.base import Detections
 from hazardlens.frames.base import Frame
 from hazardlens.merge.join import Joiner
 from hazardlens.pipeline import Pipeline
+from hazardlens.record import Confidence
 from hazardlens.schema import FieldSchema
 from hazardlens.vlm.base import Answer, Reply
 
@@ -61,6 +63,34 @@ def _ok(frame, *objects):
     fields = {"severity": frame, "detections": [{"id": i, "severity": value} for i, value in enumerate(objects)]}
     reply = Reply(text=json.dumps(fields), input_tokens=100, output_tokens=20)
     return Answer(status="ok", reason=None, fields=fields, reply=reply, latency_s=0.51239, attempts=1, shown=None)
+
+
+def _sure(value, p):
+    return Confidence(p=p, choices={value: p}, mask_mass=0.9)
+
+
+def test_confidences_go_by_frame_and_object_and_are_carried_by_track():
+    told = {"/severity": _sure("low", 0.8), "/detections/0/severity": _sure("high", 0.6)}
+    told |= {"/detections/1/severity": _sure("low", 0.7)}
+    answer = _ok("low", "high", "low")
+    answer = replace(answer, reply=replace(answer.reply, confidence=told))
+    joiner = _joiner(rules=[RAISE])
+    asked = _ask(joiner, 0, 0.0, (5, 6), answer)
+    assert {name: own.p for name, own in asked.confidence.items()} == {
+        "severity": 0.8,
+        "/detections/0/fields/severity": 0.6,
+        "/detections/1/fields/severity": 0.7,
+    }
+    assert asked.confidence_of("severity", detection=0) == 0.6
+    assert asked.confidence_of("severity", detection=1) == 0.7
+    assert asked.confidence_of("severity") is None, "the rule changed it"
+    carried = _pass(joiner, 1, 0.5, 6, None, 5)
+    assert {name: own.p for name, own in carried.confidence.items()} == {
+        "severity": 0.8,
+        "/detections/0/fields/severity": 0.7,
+        "/detections/2/fields/severity": 0.6,
+    }
+    assert _pass(joiner, 2, 9.0, 5).confidence is None
 
 
 def _failed(status="timeout", reason="no answer in 5 s", reply=None):

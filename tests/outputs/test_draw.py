@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from hazardlens.outputs.draw import _DEMO_BGR, _RANK_BGR, _UNKNOWN_BGR, Painter, headline
-from hazardlens.record import DetectionRecord, FrameRecord, VlmState
+from hazardlens.record import Confidence, DetectionRecord, FrameRecord, VlmState
 from hazardlens.schema import FieldSchema
 
 SCHEMA = FieldSchema.load("hazard")
@@ -111,6 +111,18 @@ def test_a_picture_that_cannot_be_written_is_copied() -> None:
 )
 def test_the_state_in_words(vlm: VlmState, words: str) -> None:
     assert headline(record(None, vlm), "fire, high") == words
+
+
+def test_a_verdict_is_drawn_with_its_confidence_unless_a_rule_changed_it() -> None:
+    sure = Confidence(p=0.934, choices={"fire": 0.934, "none": 0.066}, mask_mass=1.0)
+    rank = Confidence(p=0.7, choices={"low": 0.7, "high": 0.3}, mask_mass=1.0)
+    known = {"hazard": sure, "/detections/0/fields/severity": rank, "severity": rank}
+    made = replace(record(answered("fire", "high"), VlmState(status="ok")), confidence=known)
+    painter = Painter(SCHEMA, (320, 240), {})
+    assert painter._verdict(made) == "fire 93%, high"
+    assert painter._verdict(made, made.detections[0]) == "fire, high"
+    calm = replace(made.detections[0], fields={"hazard": "fire", "severity": "low"})
+    assert painter._verdict(replace(made, detections=(calm,)), calm) == "fire, low 70%"
 
 
 def test_zones_are_drawn_with_their_names() -> None:

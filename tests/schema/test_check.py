@@ -166,8 +166,20 @@ FINDINGS: list[tuple[str, Any, str, str, str]] = [
         "checked",
         "not held",
     ),
-    ("dependentRequired", {**closed(a=DIGIT), "dependentRequired": {"a": []}}, X + "/dependentRequired", "checked", ""),
-    ("dependentSchemas", {**closed(a=DIGIT), "dependentSchemas": {"a": True}}, X + "/dependentSchemas", "checked", ""),
+    (
+        "dependentRequired",
+        {**closed(a=DIGIT), "dependentRequired": {"a": []}},
+        X + "/dependentRequired",
+        "rewritten",
+        "",
+    ),
+    (
+        "dependentSchemas",
+        {**closed(a=DIGIT), "dependentSchemas": {"a": True}},
+        X + "/dependentSchemas",
+        "rewritten",
+        "",
+    ),
     ("propertyNames", {**closed(a=DIGIT), "propertyNames": {"maxLength": 2}}, X + "/propertyNames", "checked", ""),
     (
         "unevaluatedProperties",

@@ -12,8 +12,9 @@ import torch
 from transformers import ByT5Tokenizer, LogitsProcessor, LogitsProcessorList
 
 from hazardlens.detect.base import Detections
-from hazardlens.errors import ConstraintError, WeightsError
+from hazardlens.errors import ConstraintError, PipelineError, WeightsError
 from hazardlens.frames.base import Frame
+from hazardlens.merge.lane import answer
 from hazardlens.schema import FieldSchema
 from hazardlens.vlm.base import Question, Reply, View
 from hazardlens.vlm.decode import Decoding
@@ -122,16 +123,23 @@ def test_every_choice_is_the_models_own_likeliest_of_those_allowed(
 def check_choices(session: MaskSession, tokens: list[int], logits: torch.Tensor) -> None:
     """`logits[k]` is what the model thinks of the k-th token."""
     choices = position = 0
-    position += len(session.forced())
+    position += take_forced(session)
     while position < len(tokens):
         allowed = session.allowed()
         best = logits[position].masked_fill(~allowed, -torch.inf).max()
         assert logits[position, tokens[position]] >= best - 1e-3, position
         session.consume([tokens[position]])
-        position += 1 + len(session.forced())
+        position += 1 + take_forced(session)
         choices += 1
     assert session.finished
     assert 10 < choices < len(tokens)
+
+
+def take_forced(session: MaskSession) -> int:
+    forced = session.forced()
+    if forced:
+        session.consume(forced)
+    return len(forced)
 
 
 def test_the_answer_depends_on_seed_and_frame_and_not_on_order(
@@ -147,11 +155,99 @@ def test_the_answer_depends_on_seed_and_frame_and_not_on_order(
     assert forwards != other_seed
 
 
-def test_a_budget_that_is_too_small_is_reported_as_truncated(random_vlm_folder: Path, schema: FieldSchema) -> None:
+@pytest.mark.parametrize("more", [0, 1, 10])
+def test_a_small_budget_ends_free_text_and_keeps_every_verdict(
+    random_vlm_folder: Path, greedy_vlm: LocalVlm, schema: FieldSchema, more: int
+) -> None:
     asked = question(schema, 5, 0)
-    reply = ask(LocalVlm(random_vlm_folder, device="cpu", max_new_tokens=20), asked)
-    assert (reply.end, reply.output_tokens) == ("truncated", 20)
-    assert "20 tokens" in str(reply.reason)
+    least = greedy_vlm._masks.shortest_tokens(asked.schema)
+    vlm = LocalVlm(random_vlm_folder, device="cpu", max_new_tokens=least + more)
+    vlm.prepare(asked.schema)
+    short, full = ask(vlm, asked), ask(greedy_vlm, asked)
+    assert short.end == "complete"
+    assert short.output_tokens <= least + more
+    cut, whole = (asked.schema.parse(reply.text) for reply in (short, full))
+    assert len(cut["notes"]) < len(whole["notes"])
+
+
+def test_a_budget_too_small_for_the_verdicts_is_refused_at_load_with_both_numbers(
+    random_vlm_folder: Path, schema: FieldSchema
+) -> None:
+    grounded = schema.ground(5)
+    vlm = LocalVlm(random_vlm_folder, device="cpu", max_new_tokens=20)
+    with pytest.raises(
+        PipelineError, match=r"max_new_tokens is 20, but .* 5 detections may need \d{2,3} tokens"
+    ) as caught:
+        vlm.prepare(grounded)
+    assert str(vlm._masks.shortest_tokens(grounded)) in caught.value.help
+
+
+def test_every_choice_of_an_answer_comes_with_a_confidence(sampling_vlm: LocalVlm, schema: FieldSchema) -> None:
+    told = 0
+    for index in range(5):
+        asked = question(schema, 2, index)
+        reply = ask(sampling_vlm, asked)
+        fields = asked.schema.parse(reply.text)
+        objects = {"": fields, "/detections/0": fields["detections"][0], "/detections/1": fields["detections"][1]}
+        expected = {f"{place}/hazard": own["hazard"] for place, own in objects.items()}
+        expected |= {f"{place}/severity": own["severity"] for place, own in objects.items() if own["hazard"] != "none"}
+        assert reply.confidence.keys() == expected.keys()
+        for pointer, own in reply.confidence.items():
+            assert own.p == own.choices[expected[pointer]] > 0
+            assert sum(own.choices.values()) + own.unresolved == pytest.approx(1, abs=1e-4)
+            assert 0 < own.mask_mass < 1
+            told += 1
+    assert told > 15
+
+
+@pytest.mark.parametrize("budget", [None, 7])
+def test_a_frame_is_asked_for_one_of_a_few_labels(random_vlm_folder: Path, budget: int | None) -> None:
+    labels = FieldSchema.load({"choices": ["none", "fire", "fired", "smoke"]})
+    vlm = LocalVlm(random_vlm_folder, device="cpu", temperature=1.5, max_new_tokens=budget)
+    vlm.prepare(labels.ground(3))
+    said = set()
+    for index in range(12):
+        result = answer(vlm, question(labels, 3, index), threading.Event())
+        assert result.status == "ok", result.reason
+        assert result.fields == {"label": result.reply.text}
+        assert result.reply.confidence["/label"].p > 0
+        said.add(result.reply.text)
+    assert "one of the values of label" in result.shown.prompt
+    assert len(said) > 1
+
+
+@pytest.mark.parametrize("make", [build, build_qwen2_vl])
+def test_exact_confidence_is_the_models_own(make: Callable[[Path], Path], tmp_path: Path) -> None:
+    """Each value by itself, one token at a time, must add up to what one pass over all values gives."""
+    schema = FieldSchema.load(
+        {"type": "object", "properties": {"a": {"type": "boolean"}, "b": {"enum": ["fire", "fine", "no"]}}}
+        | {"required": ["a", "b"]}
+    )
+    vlm = LocalVlm(make(tmp_path), device="cpu", exact_confidence=True)
+    asked = question(schema, 0, 0)
+    reply = ask(vlm, asked)
+    assert reply.extra_passes == len(reply.confidence) == 2
+    inputs = vlm.inputs(show(asked, VIEW))
+    decoding = Decoding(session=vlm._masks.session(asked.schema), generator=torch.Generator(), max_new_tokens=90)
+    vlm.decode(inputs, decoding)
+    for pointer, own in reply.confidence.items():
+        written, rests = decoding.session.verdicts.begun[pointer]
+        scores = []
+        for rest in rests.values():
+            tokens = decoding.tokens[:written]
+            score = 0.0
+            for token in vlm._masks.write(rest):
+                added = torch.tensor([tokens])
+                longer = {"input_ids": added, "attention_mask": torch.ones_like(added), "mm_token_type_ids": added * 0}
+                whole = {name: torch.cat([inputs[name], end], dim=-1) for name, end in longer.items() if name in inputs}
+                with torch.inference_mode():
+                    logits = vlm._model(**{**inputs, **whole}).logits[0, -1]
+                score += float(logits.log_softmax(-1)[token])
+                tokens = [*tokens, token]
+            scores.append(score)
+        expected = torch.tensor(scores).softmax(0).tolist()
+        assert list(own.exact.values()) == pytest.approx(expected, abs=1e-4)
+        assert list(own.exact) == list(own.choices)
 
 
 def test_a_deadline_ends_the_answer(random_vlm_folder: Path, schema: FieldSchema) -> None:

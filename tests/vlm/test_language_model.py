@@ -38,7 +38,10 @@ def test_a_real_model_decodes_in_few_steps_and_makes_its_own_choices(gguf: Path)
         [{"role": "user", "content": PROMPT}], add_generation_prompt=True, return_dict=True, return_tensors="pt"
     )
     decoding = Decoding(
-        session=masks.session(schema), generator=torch.Generator(), max_new_tokens=masks.longest_tokens(schema)
+        session=masks.session(schema),
+        generator=torch.Generator(),
+        max_new_tokens=schema.longest_bytes,
+        is_bounded=False,
     )
     config = GenerationConfig(
         do_sample=False, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.eos_token_id, max_new_tokens=400

@@ -20,6 +20,7 @@ class EventRow:
         end_s: When it is over, in seconds.
         after_s: Seconds from its beginning to the first answer that names it, or None where none does.
         reported_severity: The worst severity in the answers that name it, or None.
+        sure: Probability that the first of them gave to the hazard, or None where there is none or it is unknown.
     """
 
     hazard: str
@@ -28,6 +29,7 @@ class EventRow:
     end_s: float
     after_s: float | None
     reported_severity: str | None
+    sure: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,11 +60,11 @@ def compare(records: Iterable[Mapping[str, Any]], truth: Mapping[str, Any], *, s
     """
     frames = {frame["frame"]: frame for frame in truth["frames"]}
     answers = [
-        (frames[record["frame"]], record["fields"])
+        (frames[record["frame"]], record["fields"], record["confidence"] or {})
         for record in records
         if record["vlm"]["status"] == "ok" and record["frame"] in frames
     ]
-    calm = [fields["hazard"] for frame, fields in answers if frame["hazard"] == _CALM]
+    calm = [fields["hazard"] for frame, fields, _ in answers if frame["hazard"] == _CALM]
     return Comparison(
         rows=tuple(_row(event, answers, severities) for event in truth["events"]),
         calm_asked=len(calm),
@@ -72,19 +74,21 @@ def compare(records: Iterable[Mapping[str, Any]], truth: Mapping[str, Any], *, s
 
 def _row(
     event: Mapping[str, Any],
-    answers: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
+    answers: Sequence[tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]],
     severities: Sequence[str],
 ) -> EventRow:
     named = [
-        (frame["time_s"], fields["severity"])
-        for frame, fields in answers
+        (frame["time_s"], fields["severity"], confidence.get("hazard", {}).get("choices", {}).get(event["hazard"]))
+        for frame, fields, confidence in answers
         if event["start_s"] <= frame["time_s"] < event["end_s"] and fields["hazard"] == event["hazard"]
     ]
+    first_s, _, sure = min(named, key=lambda answer: answer[0], default=(None, None, None))
     return EventRow(
         hazard=event["hazard"],
         severity=event["severity"],
         start_s=event["start_s"],
         end_s=event["end_s"],
-        after_s=min(time_s for time_s, _ in named) - event["start_s"] if named else None,
-        reported_severity=max((severity for _, severity in named), key=severities.index, default=None),
+        after_s=None if first_s is None else first_s - event["start_s"],
+        reported_severity=max((severity for _, severity, _ in named), key=severities.index, default=None),
+        sure=sure,
     )

@@ -101,7 +101,8 @@ def _cells(row: EventRow) -> tuple[str, ...]:
     time = f"{row.start_s:.1f} - {row.end_s:.1f} s"
     if row.after_s is None:
         return time, row.hazard, row.severity, "[red]missed[/red]", "-"
-    return time, row.hazard, row.severity, f"after {row.after_s:.1f} s", row.reported_severity or "-"
+    sure = "" if row.sure is None else f", {row.sure:.0%} sure"
+    return time, row.hazard, row.severity, f"after {row.after_s:.1f} s{sure}", row.reported_severity or "-"
 
 
 def _calm(comparison: Comparison) -> str:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 from hazardlens.detect.base import Detections
 from hazardlens.frames.base import Frame
 from hazardlens.merge.clock import RESTART_S
 from hazardlens.merge.rules import RuleContext, RuleOutcome, apply_rules
+from hazardlens.merge.sureness import Own, put_together, take_apart
 from hazardlens.pipeline import Rule, Zone
-from hazardlens.record import DetectionRecord, Fields, FrameRecord, VlmState
+from hazardlens.record import Confidence, DetectionRecord, Fields, FrameRecord, VlmState
 from hazardlens.schema import FieldSchema
 from hazardlens.vlm.base import Answer
 
 Enforced = Literal["mask", "server", "checked"]
 
 _TOLERANCE_S = 1e-6
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,6 +35,9 @@ class _Held:
         time_s: Its presentation time.
         model: Who answered.
         enforced: How the form was held.
+        sure: Confidences of the frame's fields, or None where unknown.
+        sure_by_id: Confidences of the detections asked about, by id.
+        sure_by_track: The same by track id.
     """
 
     fields: Fields
@@ -42,6 +47,9 @@ class _Held:
     time_s: float
     model: str | None
     enforced: Enforced | None
+    sure: Own | None
+    sure_by_id: dict[int, Own]
+    sure_by_track: dict[int, Own]
 
 
 class Joiner:
@@ -101,10 +109,12 @@ class Joiner:
             )
             return frame_record(frame, detections, state, asked=asked)
         outcome = self._judge(frame, detections, asked, answer.fields)
-        held = _hold(outcome, frame, detections, model, enforced)
+        confidence = answer.reply.confidence if answer.reply else None
+        held = _hold(outcome, frame, detections, model, enforced, confidence)
         if self._last_s is None or frame.time_s <= self._last_s:
             self._held, self._failure = held, None
-        record = frame_record(frame, detections, state, fields=held.fields, by_id=held.by_id, asked=asked)
+        sure = put_together(held.sure, held.sure_by_id)
+        record = frame_record(frame, detections, state, fields=held.fields, by_id=held.by_id, asked=asked, sure=sure)
         return replace(record, rules=outcome.traces, contradictions=outcome.contradictions)
 
     def lost(self, frame: Frame, detections: Detections, reason: str) -> FrameRecord:
@@ -147,16 +157,33 @@ class Joiner:
             reason = f"the answer of frame {held.frame} is {age_s:g} s old, more than {self._max_age_s:g} s"
             reason += f"; {self._failure}" if self._failure else ""
             return frame_record(frame, detections, replace(state, status="stale", reason=reason))
-        by_id = {
-            index: held.by_track[track]
-            for index, track in enumerate(detections.track_id)
-            if track is not None and track in held.by_track
-        }
-        return frame_record(frame, detections, state, fields=held.fields, by_id=by_id)
+        by_id = _by_index(held.by_track, detections)
+        sure = put_together(held.sure, _by_index(held.sure_by_track, detections))
+        return frame_record(frame, detections, state, fields=held.fields, by_id=by_id, sure=sure)
+
+
+def _by_index(by_track: Mapping[int, _T], detections: Detections) -> dict[int, _T]:
+    """What is known of tracks, for the detections of a frame."""
+    return {
+        index: by_track[track]
+        for index, track in enumerate(detections.track_id)
+        if track is not None and track in by_track
+    }
+
+
+def _by_track(by_id: Mapping[int, _T], detections: Detections) -> dict[int, _T]:
+    """What is known of detections, for those that have a track."""
+    tracks = ((detections.track_id[index], own) for index, own in by_id.items())
+    return {track: own for track, own in tracks if track is not None}
 
 
 def _hold(
-    outcome: RuleOutcome, frame: Frame, detections: Detections, model: str | None, enforced: Enforced | None
+    outcome: RuleOutcome,
+    frame: Frame,
+    detections: Detections,
+    model: str | None,
+    enforced: Enforced | None,
+    confidence: Mapping[str, Confidence] | None,
 ) -> _Held:
     """Take an answer apart into fields of the frame and of each detection."""
     fields = {key: value for key, value in outcome.fields.items() if key != "detections"}
@@ -164,16 +191,18 @@ def _hold(
         int(item["id"]): {key: value for key, value in item.items() if key != "id"}
         for item in outcome.fields.get("detections", ())
     }
-    tracks = ((detections.track_id[index], own) for index, own in by_id.items())
-    by_track = {track: own for track, own in tracks if track is not None}
+    sure, sure_by_id = take_apart(confidence)
     return _Held(
         fields=fields,
         by_id=by_id,
-        by_track=by_track,
+        by_track=_by_track(by_id, detections),
         frame=frame.index,
         time_s=frame.time_s,
         model=model,
         enforced=enforced,
+        sure=sure,
+        sure_by_id=sure_by_id,
+        sure_by_track=_by_track(sure_by_id, detections),
     )
 
 
@@ -205,6 +234,7 @@ def frame_record(
     fields: Fields | None = None,
     by_id: Mapping[int, Fields] | None = None,
     asked: int = 0,
+    sure: Own | None = None,
 ) -> FrameRecord:
     """Put a record together; fields are copied, so that changing one record changes no other.
 
@@ -215,6 +245,7 @@ def frame_record(
         fields: The frame's fields, or None.
         by_id: Fields of detections by id.
         asked: How many detections were asked about, from the first.
+        sure: How sure the model was of the fields, or None.
     """
     return FrameRecord(
         source=frame.source,
@@ -223,6 +254,7 @@ def frame_record(
         size_wh=frame.size_wh,
         detections=tuple(_detection(detections, index, asked, by_id or {}) for index in range(len(detections))),
         fields=copy.deepcopy(fields),
+        confidence=sure,
         vlm=state,
     )
 

@@ -59,7 +59,7 @@ class Painter:
         for name, corners in self._zones.items():
             self._draw_zone(image, name, corners)
         for detection in record.detections:
-            self._draw_detection(image, detection)
+            self._draw_detection(image, record, detection)
         self._draw_mark(image)
         self._draw_footer(image, record)
         return image
@@ -74,7 +74,7 @@ class Painter:
         """
         image = image if image.flags.writeable and image.flags.c_contiguous else np.array(image)
         for detection in record.detections if of_objects else ():
-            verdict = self._verdict(detection.fields, "object")
+            verdict = self._verdict(record, detection)
             if verdict:
                 patch = _letters(verdict, self._letters_px)
                 left, bottom = round(detection.box_xyxy[0]), round(detection.box_xyxy[3])
@@ -84,12 +84,12 @@ class Painter:
         self._draw_footer(image, record)
         return image
 
-    def _draw_detection(self, image: NDArray[np.uint8], detection: DetectionRecord) -> None:
+    def _draw_detection(self, image: NDArray[np.uint8], record: FrameRecord, detection: DetectionRecord) -> None:
         x1, y1, x2, y2 = (round(value) for value in detection.box_xyxy)
         colour = self._colour(detection.fields, "object")
         cv2.rectangle(image, (x1, y1), (x2, y2), colour, self._line_px)
         name = detection.class_name if detection.track_id is None else f"{detection.class_name} {detection.track_id}"
-        verdict = self._verdict(detection.fields, "object")
+        verdict = self._verdict(record, detection)
         label = f"{name}: {verdict}" if verdict else name
         patch = _letters(label, self._letters_px)
         top = max(0, y1 - patch.shape[0])
@@ -116,7 +116,7 @@ class Painter:
 
     def _draw_footer(self, image: NDArray[np.uint8], record: FrameRecord) -> None:
         state_px = round(1.2 * self._letters_px)
-        state = f"{record.time_s:.2f} s   {headline(record, self._verdict(record.fields, 'frame'))}"
+        state = f"{record.time_s:.2f} s   {headline(record, self._verdict(record))}"
         notes = (record.fields or {}).get("notes")
         said = _lines(notes, self._letters_px, image.shape[1]) if isinstance(notes, str) else []
         told = [_rendered(line, state_px) for line in _wrapped(state, state_px, image.shape[1])]
@@ -135,8 +135,14 @@ class Painter:
             name: value for name, value in (fields or {}).items() if self._schema.rank(name, scope=scope) is not None
         }
 
-    def _verdict(self, fields: Fields | None, scope: Scope) -> str:
-        return ", ".join(dict.fromkeys(map(str, self._choices(fields, scope).values())))
+    def _verdict(self, record: FrameRecord, detection: DetectionRecord | None = None) -> str:
+        """The verdicts about a frame or a detection, each with the model's confidence in it where that is known."""
+        fields = record.fields if detection is None else detection.fields
+        shown: dict[str, str] = {}
+        for name, value in self._choices(fields, "frame" if detection is None else "object").items():
+            sure = record.confidence_of(name, detection=None if detection is None else detection.id)
+            shown.setdefault(str(value), str(value) if sure is None else f"{value} {sure:.0%}")
+        return ", ".join(shown.values())
 
     def _colour(self, fields: Fields | None, scope: Scope) -> _Colour:
         chosen = self._choices(fields, scope)

@@ -41,7 +41,7 @@ class VlmSettings(Part):
         device: `auto`, `cpu`, `cuda`, `cuda:1`, ...
         dtype: Number format of the weights.
         quantization: None, `8bit` or `4bit`.
-        max_new_tokens: Token budget of an answer; None for as long as the schema's longest answer needs.
+        max_new_tokens: Token budget of an answer, or None for no limit.
         temperature: 0 for the likeliest token, else the sampling temperature.
         top_k: Sample among this many tokens, or None.
         top_p: Sample among the likeliest tokens of this total probability, or None.
@@ -53,6 +53,7 @@ class VlmSettings(Part):
         trust_remote_code: Whether code that comes with the model may run.
         revision: Revision on the hub, or None.
         timeout_s: Wall time that one answer may take, or None for no limit.
+        exact_confidence: Whether the model's own probability of each value of a choice is found too.
     """
 
     model: Annotated[str, Field(min_length=1)]
@@ -71,6 +72,7 @@ class VlmSettings(Part):
     trust_remote_code: bool = False
     revision: str | None = None
     timeout_s: Annotated[Duration, Field(gt=0)] | None = None
+    exact_confidence: bool = False
 
 
 class Zone(Part):

@@ -6,14 +6,17 @@ import math
 from typing import Any
 
 from hazardlens.schema import scalars
-from hazardlens.schema.combine import MOST_ALTERNATIVES, SPREAD, Alternative, Schema, alternatives
+from hazardlens.schema.combine import MOST_ALTERNATIVES, SPREAD, Alternative, Groups, Schema, alternatives
 from hazardlens.schema.containers import array, property_names
 from hazardlens.schema.findings import Findings, step
 from hazardlens.schema.keywords import has_stated_type, is_bare, note_checked, note_unknown, types_of
+from hazardlens.schema.rewriting import REWRITABLE, declared_names, rewritten
 from hazardlens.schema.shapes import Choice, Never, Object, Shape
 from hazardlens.schema.spelling import SAFE_INTEGER, canonical, spell
 from hazardlens.schema.unions import disjoint, union
 from hazardlens.schema.validation import validator_for
+
+_FEW_VALUES: dict[str, list[Any]] = {"boolean": [False, True], "null": [None]}
 
 
 class Compiler:
@@ -30,6 +33,8 @@ class Compiler:
         self._done: dict[tuple[int, ...], Shape] = {}
         self._dead: dict[str, None] = {}
         self._alive: dict[str, None] = {}
+        self._rewritten: dict[tuple[int, frozenset[str]], tuple[Schema, Groups]] = {}
+        self._given_up: set[tuple[int, str]] = set()
 
     def compile(self, nodes: tuple[Any, ...], pointer: str) -> Shape:
         """The shape of what satisfies all of `nodes`.
@@ -55,14 +60,25 @@ class Compiler:
         return Never(pointer=pointer)
 
     def _combined(self, nodes: tuple[Any, ...], pointer: str) -> Shape:
-        ways = alternatives(nodes, self._dropped)
+        declared = declared_names(nodes)
+        ways = alternatives(nodes, self._dropped, lambda node: self._rewrite(node, declared))
         if not ways:
             return Never(((pointer, "nothing is allowed here"),), pointer=pointer)
         shapes = [self._flat(way.nodes, self._place(way.nodes, pointer)) for way in ways]
         self._judge_branches(ways, shapes, {id(node): node for way in ways for node in way.nodes})
         return union(shapes, pointer)
 
+    def _rewrite(self, node: Schema, declared: frozenset[str]) -> Groups:
+        if REWRITABLE.isdisjoint(node):
+            return {}
+        # The node is kept, so that no other takes its id, and what it is rewritten to, so that each is compiled once.
+        key = id(node), declared
+        if key not in self._rewritten:
+            self._rewritten[key] = node, rewritten(node, declared)
+        return self._rewritten[key][1]
+
     def _dropped(self, node: Schema, keyword: str) -> None:
+        self._given_up.add((id(node), keyword))
         message = f"{keyword} is not held by the mask: more than {MOST_ALTERNATIVES} combinations"
         self.findings.add(step(self.places.get(id(node), ""), keyword), "checked", message)
 
@@ -91,10 +107,14 @@ class Compiler:
         for node in nodes:
             note_unknown(node, self.places.get(id(node), pointer), self.findings)
         if any("enum" in node or "const" in node for node in nodes):
-            return self._choice(nodes, pointer)
+            return self._choice(nodes, _values(nodes), pointer)
         types, stated = types_of(nodes)
+        if types and _FEW_VALUES.keys() >= set(types):
+            return self._choice(nodes, [value for name in types for value in _FEW_VALUES[name]], pointer)
         for node in nodes:
-            note_checked(node, frozenset(types), self.places.get(id(node), pointer), self.findings)
+            groups = self._rewrite(node, declared_names(nodes))
+            held = {keyword for keyword in groups if (id(node), keyword) not in self._given_up}
+            note_checked(node, frozenset(types), self.places.get(id(node), pointer), self.findings, held)
         if not types:
             if stated:
                 return Never(((pointer, "the types asked for together exclude each other"),), pointer=pointer)
@@ -103,9 +123,7 @@ class Compiler:
             self.findings.add(pointer, "closed", f"no type: the mask takes {types[0]}", f'Add "type": "{types[0]}".')
         return union([self._typed(name, nodes, pointer) for name in types], pointer)
 
-    def _choice(self, nodes: tuple[Schema, ...], pointer: str) -> Shape:
-        holder = next(node for node in nodes if "enum" in node or "const" in node)
-        values = [holder["const"]] if "const" in holder else holder["enum"]
+    def _choice(self, nodes: tuple[Schema, ...], values: list[Any], pointer: str) -> Shape:
         validators = [validator_for({key: node[key] for key in node if key not in SPREAD}) for node in nodes]
         fitting = [canonical(value) for value in values if all(test.is_valid(value) for test in validators)]
         if not all(map(_is_safe, fitting)):
@@ -169,6 +187,11 @@ class Compiler:
         elif low > needed or high < len(properties):
             self.findings.add(pointer, "checked", "minProperties/maxProperties are not held by the mask")
         return Object(properties, pointer=pointer)
+
+
+def _values(nodes: tuple[Schema, ...]) -> list[Any]:
+    holder = next(node for node in nodes if "enum" in node or "const" in node)
+    return [holder["const"]] if "const" in holder else list(holder["enum"])
 
 
 def _all_disjoint(shapes: list[Shape]) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from hazardlens.schema import detections, probe
+from hazardlens.schema.bare import GroundedText, as_document, read_bare
 from hazardlens.schema.compiler import Compiler
 from hazardlens.schema.describe import choices, describe
 from hazardlens.schema.findings import Finding, Findings
@@ -48,6 +49,8 @@ class FieldSchema:
             SchemaError: It cannot be held.
         """
         findings = Findings()
+        self._bare = read_bare(document)
+        document = document if self._bare is None else as_document(self._bare, document)
         self.name = name
         self.document = document
         _check_form(name, document, findings)
@@ -60,7 +63,7 @@ class FieldSchema:
         self.frame_properties = {key: value for key, value in own.items() if key != detections.DETECTIONS}
         entry = self._item["properties"] if self._item else {}
         self.object_properties = {key: value for key, value in entry.items() if key != "id"}
-        self._digest = hashlib.sha256(json.dumps(document).encode()).hexdigest()
+        self._digest = hashlib.sha256(json.dumps([document, repr(self._bare)]).encode()).hexdigest()
         self._check_shape(resolver.places, findings)
         findings.raise_errors(name)
         self.findings: tuple[Finding, ...] = findings.benign()
@@ -72,6 +75,8 @@ class FieldSchema:
 
         Args:
             source: Name of a shipped schema (`"hazard"`), path of a .json file, a mapping, or a pydantic model class.
+                In place of JSON Schema, `{"choices": [...]}` asks for one of a few labels, the field `label`, and
+                `{"regex": "..."}` for text that the expression matches as a whole, the field `text`.
 
         Raises:
             SchemaError: It is missing, malformed, or cannot be held; all places at fault are named.
@@ -90,6 +95,11 @@ class FieldSchema:
     def description(self) -> str:
         """The schema's description, or an empty text."""
         return str(self.document.get("description", ""))
+
+    @property
+    def form(self) -> str:
+        """How a prompt asks for the answer."""
+        return "one JSON object" if self._bare is None else self._bare.form
 
     def describe(self) -> str:
         """The fields in plain words, with their descriptions and allowed values, for a prompt."""
@@ -117,6 +127,8 @@ class FieldSchema:
         return self._grounded(n if self.has_detections else 0)
 
     def _ground(self, n: int) -> GroundedSchema:
+        if self._bare is not None:
+            return GroundedText((self._digest, n), self._root, self._bare)
         document = detections.ground(self._root, self._item, n) if self._item else self._root
         return GroundedSchema((self._digest, n), document, n)
 

@@ -7,10 +7,11 @@ from typing import Literal
 
 from hazardlens.errors import SchemaError
 
-Level = Literal["error", "closed", "checked", "note"]
+Level = Literal["error", "closed", "rewritten", "checked", "note"]
 """How much a finding matters.
 
-`error`: the schema cannot be held. `closed`: the mask is narrower than the schema. `checked`: the mask lets through
+`error`: the schema cannot be held. `closed`: the mask is narrower than the schema. `rewritten`: the mask holds it in
+another form. `checked`: the mask lets through
 more than the schema does, and the finished answer is checked. `note`: advice.
 """
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from hazardlens.record import Fields
 from hazardlens.schema import probe
+from hazardlens.schema.closing import Closing
 from hazardlens.schema.compiler import Compiler
 from hazardlens.schema.findings import Findings
 from hazardlens.schema.shapes import Shape
@@ -71,6 +72,22 @@ class GroundedSchema:
             return known[literal]
 
         return self._shape.longest(measure)
+
+    def shortest_tokens(self, count_tokens: Callable[[bytes], int]) -> int:
+        """Least token budget at which every answer is complete, whatever verdicts the model gives.
+
+        It counts every choice, boolean and number at its longest, spelled as a model may spell it, text held to a
+        pattern or a format at its longest, other text and arrays at their shortest, and what is optional not at all.
+
+        Args:
+            count_tokens: Number of tokens that a piece of text is written in.
+        """
+        closing = self.closing(count_tokens)
+        return closing.need(closing.start).tokens
+
+    def closing(self, count_tokens: Callable[[bytes], int]) -> Closing:
+        """What an answer needs from each of its places, with a tokenizer's count of a piece of text."""
+        return Closing(self._shape, count_tokens)
 
     def grammar(self) -> str:
         """The llguidance grammar of the mask, with no free whitespace, in the one spelling of JSON."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from hazardlens.schema.combine import Schema
 from hazardlens.schema.findings import Findings, step
 
@@ -45,12 +47,15 @@ def is_bare(node: Schema) -> bool:
     return _ASKING.isdisjoint(node)
 
 
-def note_checked(node: Schema, types: frozenset[str], pointer: str, findings: Findings) -> None:
-    """Note the keywords of `node` that the mask leaves out, where values are of `types`."""
+def note_checked(node: Schema, types: frozenset[str], pointer: str, findings: Findings, held: Collection[str]) -> None:
+    """Note the keywords of `node` that the mask leaves out, and those `held` in another form, for values of `types`."""
     for keyword, concerned in _CHECKED.items():
         if keyword in node and not (concerned and concerned.isdisjoint(types)):
             name = "if/then/else" if keyword == "if" else keyword
-            findings.add(step(pointer, keyword), "checked", f"{name} is not held by the mask")
+            if keyword in held:
+                findings.add(step(pointer, keyword), "rewritten", f"the mask holds {name} as alternatives")
+            else:
+                findings.add(step(pointer, keyword), "checked", f"{name} is not held by the mask")
 
 
 def note_unknown(node: Schema, pointer: str, findings: Findings) -> None:

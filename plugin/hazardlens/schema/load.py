@@ -22,11 +22,13 @@ def read_document(source: str | Path | Mapping[str, Any] | type[BaseModel]) -> t
     """The name and the document of a schema.
 
     Args:
-        source: Name of a shipped schema, path of a JSON file, a mapping, or a pydantic model class.
+        source: Name of a shipped schema, path of a JSON file, a mapping as it is or as JSON, or a pydantic model class.
 
     Raises:
         SchemaError: It is missing or no JSON object.
     """
+    if isinstance(source, str) and source.lstrip().startswith("{"):
+        source = _read_inline(source)
     if isinstance(source, Mapping):
         document = _plain(source)
         title = document.get("title")
@@ -45,6 +47,13 @@ def read_document(source: str | Path | Mapping[str, Any] | type[BaseModel]) -> t
 def field_schema_names() -> tuple[str, ...]:
     """Names of the shipped field schemas."""
     return tuple(name for name in shipped_names("schemas") if name not in _NOT_FIELDS)
+
+
+def _read_inline(text: str) -> dict[str, Any]:
+    try:
+        return _object(read_strict(text), "the schema")
+    except ValueError as error:
+        raise SchemaError(f"the schema {text[:60]!r} is not JSON: {error}", help="Mend it, or give a path.") from error
 
 
 def _find(source: str | Path) -> Path:

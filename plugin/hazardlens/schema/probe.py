@@ -26,7 +26,19 @@ def grammar(schema: dict[str, Any]) -> str:
 
 def refusal(schema: dict[str, Any]) -> str:
     """Why llguidance does not take `schema`; empty if it does."""
-    return str(LLMatcher.validate_grammar(grammar(schema), _bytes_tokenizer()))
+    return grammar_refusal(grammar(schema))
+
+
+def grammar_refusal(grammar_text: str) -> str:
+    """Why llguidance does not take a grammar; empty if it does."""
+    return str(LLMatcher.validate_grammar(grammar_text, _bytes_tokenizer()))
+
+
+def accepts(grammar_text: str, text: str) -> bool:
+    """Whether `text` as a whole is of a grammar."""
+    matcher = LLMatcher(_bytes_tokenizer(), grammar_text, log_level=0)
+    written = list(text.encode())
+    return bool(matcher.try_consume_tokens(written) == len(written) and matcher.is_accepting())
 
 
 def is_unsatisfiable(reason: str) -> bool:

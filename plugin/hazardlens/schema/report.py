@@ -7,11 +7,12 @@ from typing import Any
 
 from hazardlens.schema.fields import FieldSchema
 from hazardlens.schema.findings import step
+from hazardlens.schema.grounded import GroundedSchema
 from hazardlens.schema.keywords import HELD
 
 
-def schema_report(schema: FieldSchema, *, objects: int, count_tokens: Callable[[str], int] | None, model: str) -> str:
-    """What a schema's mask enforces, what is only checked afterwards, and the longest answer.
+def schema_report(schema: FieldSchema, *, objects: int, count_tokens: Callable[[bytes], int] | None, model: str) -> str:
+    """What a schema's mask enforces, what is only checked afterwards, and the tokens that an answer takes.
 
     Args:
         schema: The schema.
@@ -20,12 +21,13 @@ def schema_report(schema: FieldSchema, *, objects: int, count_tokens: Callable[[
         model: Whose tokenizer it is.
     """
     grounded = schema.ground(objects)
-    by_level: dict[str, list[str]] = {"closed": [], "checked": [], "note": []}
+    by_level: dict[str, list[str]] = {"closed": [], "rewritten": [], "checked": [], "note": []}
     for finding in schema.findings:
         by_level[finding.level].append(str(finding))
     checked = {finding.pointer for finding in schema.findings if finding.level == "checked"}
     sections = [
         ("held by the mask while the answer is written", list(_held(schema.document, "", checked))),
+        ("held by the mask in another form", by_level["rewritten"]),
         ("narrowed by the mask", by_level["closed"]),
         ("only checked afterwards", by_level["checked"]),
         ("notes", by_level["note"]),
@@ -35,10 +37,17 @@ def schema_report(schema: FieldSchema, *, objects: int, count_tokens: Callable[[
         lines += [f"{title}: {len(entries) or 'nothing'}", *(f"  {entry}" for entry in entries)]
     about = f" about {objects} objects" if schema.has_detections else ""
     if count_tokens is None:
-        length = f"{grounded.longest_bytes} tokens, one per byte; give --vlm to count as a model does"
+        least, most = grounded.shortest_tokens(len), grounded.longest_bytes
+        unit = "tokens, one per byte; give --vlm to count as a model does"
     else:
-        length = f"{grounded.longest_tokens(count_tokens)} tokens of {model}"
-    return "\n".join([*lines, f"longest answer{about}: at most {length}"])
+        least, most = grounded.shortest_tokens(count_tokens), _longest_tokens(grounded, count_tokens)
+        unit = f"tokens of {model}"
+    lines += [f"longest answer{about}: at most {most} {unit}", f"least vlm.max_new_tokens{about}: {least} {unit}"]
+    return "\n".join(lines)
+
+
+def _longest_tokens(grounded: GroundedSchema, count_tokens: Callable[[bytes], int]) -> int:
+    return grounded.longest_tokens(lambda text: count_tokens(text.encode()))
 
 
 def _held(node: Any, pointer: str, checked: set[str]) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from hazardlens.detect.base import Detections
 from hazardlens.frames.base import Frame
-from hazardlens.record import Fields, Status
+from hazardlens.record import Confidence, Fields, Status
 from hazardlens.schema import FieldSchema, GroundedSchema
 
 ReplyEnd = Literal["complete", "truncated", "refused"]
@@ -85,6 +86,8 @@ class Reply:
         input_tokens: Tokens of prompt and pictures, or None where unknown.
         output_tokens: Tokens of the answer, or None where unknown.
         model_steps: Forward passes of the model that the answer took, or None where unknown.
+        extra_passes: Forward passes beyond those, for the model's exact probabilities.
+        confidence: How sure the model was of its verdicts, by their JSON pointers in the answer, or None where unknown.
     """
 
     text: str
@@ -93,6 +96,8 @@ class Reply:
     input_tokens: int | None = None
     output_tokens: int | None = None
     model_steps: int | None = None
+    extra_passes: int = 0
+    confidence: Mapping[str, Confidence] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -26,34 +26,92 @@ class Decoding:
     Attributes:
         session: The mask of this answer.
         generator: Source of randomness where tokens are sampled.
-        max_new_tokens: Tokens that the answer may take.
+        max_new_tokens: Tokens that the answer may take; free text and optional parts end in time for it.
+        is_bounded: Whether that could be less than the longest answer, so that somebody must look after it.
         deadline: `time.monotonic()` after which to give up, or None.
         stop: Set by another thread to give up at once.
         tokens: Tokens of the answer so far, without an end token.
         model_steps: Forward passes so far, the prompt's included.
         complete: Whether the answer is whole.
+        cut_at: How many tokens were written when the budget first overruled the model or the tokenizer, or None.
     """
 
     session: MaskSession
     generator: torch.Generator
     max_new_tokens: int
+    is_bounded: bool = True
     deadline: float | None = None
     stop: threading.Event = field(default_factory=threading.Event)
     tokens: list[int] = field(default_factory=list)
     model_steps: int = 0
     complete: bool = False
+    cut_at: int | None = None
 
-    def take(self, tokens: list[int]) -> list[int]:
-        """Append as many of `tokens` as the budget allows and return them."""
-        room = self.max_new_tokens - len(self.tokens)
-        self.complete = self.session.finished and len(tokens) <= room
-        self.tokens += tokens[:room]
-        return tokens[:room]
+    @property
+    def room(self) -> int:
+        """Tokens that may still come."""
+        return self.max_new_tokens - len(self.tokens)
 
     @property
     def over(self) -> bool:
         """Whether no further token can come."""
-        return self.complete or self.session.finished or len(self.tokens) >= self.max_new_tokens
+        return self.complete or self.session.finished or self.room <= 0
+
+    def fits(self, tokens: list[int]) -> bool:
+        """Whether the answer can still be completed within the budget once `tokens` are written."""
+        # A token is a byte at least, so where the budget holds the longest answer there is nothing to look up.
+        return not self.is_bounded or self.session.need_after(tokens) <= self.room - len(tokens)
+
+    def begin(self) -> list[int]:
+        """Append what the answer begins with, and return it.
+
+        Raises:
+            ConstraintError: If the budget is less than an answer needs.
+        """
+        if self.is_bounded and self.session.need > self.room:
+            raise ConstraintError(f"an answer needs up to {self.session.need} tokens, the budget is {self.room}")
+        return self.take(self._forced())
+
+    def take(self, tokens: list[int]) -> list[int]:
+        """Append `tokens` and all that follows without a choice; return what was appended."""
+        before = len(self.tokens)
+        while tokens:
+            self.session.consume(tokens)
+            self.tokens += self.session.without_end(tokens)
+            tokens = self._forced()
+        self.complete = self.session.finished or (self.room <= 0 and self.session.may_end)
+        return self.tokens[before:]
+
+    def _forced(self) -> list[int]:
+        tokens = self.session.forced()
+        if not tokens or self.fits(tokens):
+            return tokens
+        self._note_cut()
+        return self.session.run()
+
+    def _note_cut(self) -> None:
+        self.cut_at = len(self.tokens) if self.cut_at is None else self.cut_at
+
+    def pick(self, scores: torch.Tensor, *, sample: bool) -> list[int]:
+        """The token to write next, by `scores`, shape (1, vocabulary), or what ends free text where room runs out.
+
+        A token after which the answer could not be completed any more is replaced: by the text that comes next on the
+        shortest way to the end where there is no verdict to give, else by the next token that is drawn.
+
+        Raises:
+            ConstraintError: If no token is left to choose.
+        """
+        while torch.isfinite(scores.max()):
+            token = _choose(scores, self.generator, sample=sample)
+            if self.fits([token]):
+                self.session.weigh(scores[0])
+                return [token]
+            self._note_cut()
+            run = self.session.run()
+            if run:
+                return run
+            scores[0, token] = -torch.inf
+        raise ConstraintError(f"no token is left that completes the answer within {self.max_new_tokens} tokens")
 
     def check_time(self) -> None:
         """Raise TimeoutError once the deadline has passed or the answer is no longer wanted."""
@@ -93,7 +151,7 @@ def jump_forward(
     if input_ids.shape[0] != 1 or generation_config.num_beams not in (None, 1):
         raise ConstraintError("masked decoding takes one sequence at a time, without beams")
     device = input_ids.device
-    new = decoding.take(decoding.session.forced())
+    new = decoding.begin()
     ids = _append(input_ids, new)
     model_kwargs = _extend(model, {}, model_kwargs, len(new))
     decoding.check_time()
@@ -101,12 +159,8 @@ def jump_forward(
     decoding.model_steps += 1
     while not decoding.over:
         logits = outputs.logits[:, -1].to(copy=True, dtype=torch.float32, device=device)
-        token = _choose(logits_processor(ids, logits), generation_config, decoding.generator)
-        decoding.session.consume([token])
-        if token in _end_tokens(generation_config) and decoding.session.finished:
-            decoding.complete = True
-            break
-        new = decoding.take([token, *decoding.session.forced()])
+        scores = logits_processor(ids, logits)
+        new = decoding.take(decoding.pick(scores, sample=bool(generation_config.do_sample)))
         ids = _append(ids, new)
         if decoding.over:
             break
@@ -129,13 +183,8 @@ def _extend(model: PreTrainedModel, outputs: Any, model_kwargs: dict[str, Any], 
     return extended
 
 
-def _choose(scores: torch.Tensor, generation_config: GenerationConfig, generator: torch.Generator) -> int:
-    if not generation_config.do_sample:
+def _choose(scores: torch.Tensor, generator: torch.Generator, *, sample: bool) -> int:
+    if not sample:
         return int(scores.argmax(dim=-1))
     probabilities = scores.softmax(dim=-1).to(generator.device)
     return int(torch.multinomial(probabilities, 1, generator=generator))
-
-
-def _end_tokens(generation_config: GenerationConfig) -> tuple[int, ...]:
-    ids = generation_config.eos_token_id
-    return tuple(ids) if isinstance(ids, list) else (ids,)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
-import logging
+import math
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,18 @@ from numpy.typing import NDArray
 from PIL import Image
 from transformers import BatchFeature, GenerationConfig, LogitsProcessorList, PreTrainedModel
 
+from hazardlens.errors import PipelineError, WeightsError
+from hazardlens.record import Confidence
 from hazardlens.resources import model_source
 from hazardlens.schema import GroundedSchema
 from hazardlens.vlm.base import Question, Reply, Shown, View, Vlm
+from hazardlens.vlm.calibration import tempered
 from hazardlens.vlm.decode import Decoding, jump_forward
+from hazardlens.vlm.exact import exact_choices
 from hazardlens.vlm.loading import Quantization, load_model, load_processor
 from hazardlens.vlm.mask import MaskFactory, MaskProcessor
 
-_log = logging.getLogger(__name__)
+_CONFIDENCE_TEMPERATURE = "hazardlens_confidence_temperature"
 
 
 class LocalVlm(Vlm):
@@ -34,18 +39,22 @@ class LocalVlm(Vlm):
         device: `auto` (a GPU where there is one), `cpu`, `cuda`, `cuda:1`, `mps`.
         dtype: `auto` (as saved), `float32`, `bfloat16`, `float16`.
         quantization: `8bit` or `4bit` through bitsandbytes, or None.
-        max_new_tokens: Tokens an answer may take; None gives each answer as many as its schema's longest needs.
+        max_new_tokens: Tokens an answer may take, None for no limit of its own. As they run out, free text is ended and
+            what is optional left out; a verdict is never narrowed.
         temperature: 0 picks the likeliest token; above 0 samples.
         top_k: Sample among the k likeliest tokens, or None.
         top_p: Sample among the likeliest tokens of this total probability, or None.
         seed: Seed of the sampling; an answer depends on it and on the frame's index, not on the order of questions.
         timeout_s: Wall time that one answer may take in seconds, or None.
+        exact_confidence: Whether the model's own probability of each value of a choice is found too, by one more
+            forward pass for each choice.
         view: How it is shown its questions.
         trust_remote_code: Whether code that comes with the model may run.
         revision: Revision on the hub, or None.
 
     Raises:
-        WeightsError: If the model cannot be had, is incomplete, or is not an image-text-to-text model.
+        WeightsError: If the model cannot be had, is incomplete, or is not an image-text-to-text model, or the
+            temperature of its confidence is not a number above 0.
     """
 
     enforced = "mask"
@@ -63,6 +72,7 @@ class LocalVlm(Vlm):
         top_p: float | None = None,
         seed: int = 0,
         timeout_s: float | None = None,
+        exact_confidence: bool = False,
         view: View = Vlm.view,
         trust_remote_code: bool = False,
         revision: str | None = None,
@@ -72,6 +82,7 @@ class LocalVlm(Vlm):
         self.view = view
         self.max_new_tokens = max_new_tokens
         self._timeout_s = timeout_s
+        self._exact_confidence = exact_confidence
         self._seed = seed
         self._lock = threading.Lock()
         self._decoding: Decoding | None = None
@@ -79,6 +90,7 @@ class LocalVlm(Vlm):
         self._processor = load_processor(model, where)
         self._model = load_model(model, device=device, dtype=dtype, quantization=quantization, where=where)
         self.demo = bool(getattr(self._model.config, "hazardlens_demo", False))
+        self._confidence_temperature = _confidence_temperature(self._model)
         for layers in self._model.modules():
             if isinstance(layers, torch.nn.ModuleList):
                 for layer in layers:
@@ -92,48 +104,59 @@ class LocalVlm(Vlm):
         self._sampling.eos_token_id = _end_token_ids(self._model, self._processor.tokenizer)
 
     def prepare(self, schema: GroundedSchema) -> None:
-        """Compile the mask for `schema` and warn where the token budget may cut an answer.
+        """Compile the mask for `schema`, and see that the token budget is enough for every answer.
 
         Raises:
+            PipelineError: If an answer may need more tokens than `max_new_tokens`.
             SchemaError: If the schema does not compile for this model's tokenizer.
         """
         with self._lock:
             self._masks.session(schema)
-            longest = self._masks.longest_tokens(schema)
-        if self.max_new_tokens is not None and self.max_new_tokens < longest:
-            _log.warning(
-                "max_new_tokens is %d, but an answer about %d detections may take up to %d tokens; longer ones will be "
-                "reported as truncated",
-                self.max_new_tokens,
-                schema.count,
-                longest,
-            )
+            if self.max_new_tokens is not None:
+                _check_budget(self.max_new_tokens, self._masks.shortest_tokens(schema), schema.count)
 
     def ask(self, question: Question, shown: Shown, stop: threading.Event) -> Reply:
         """Answer under the mask.
 
         Raises:
             TimeoutError: If the answer takes longer than `timeout_s`, or `stop` is set.
-            ConstraintError: If mask and model do not fit together.
+            ConstraintError: If mask and model do not fit together, or the answer needs more tokens than it may take.
         """
         with self._lock:
             inputs = self.inputs(shown)
+            longest = question.schema.longest_bytes
+            budget = longest if self.max_new_tokens is None else min(self.max_new_tokens, longest)
             decoding = Decoding(
                 session=self._masks.session(question.schema),
                 generator=torch.Generator().manual_seed(self._seed + question.frame.index),
-                max_new_tokens=self.max_new_tokens or self._masks.longest_tokens(question.schema),
+                max_new_tokens=budget,
+                is_bounded=budget < longest,
                 deadline=None if self._timeout_s is None else time.monotonic() + self._timeout_s,
                 stop=stop,
             )
             self.decode(inputs, decoding)
+            confidence = self._confidence(inputs, decoding)
             return Reply(
                 text=self._masks.text(decoding.tokens),
-                end="complete" if decoding.complete else "truncated",
-                reason=None if decoding.complete else f"the answer was cut at {decoding.max_new_tokens} tokens",
+                extra_passes=len(confidence) if self._exact_confidence else 0,
+                confidence=confidence,
                 input_tokens=int(inputs["input_ids"].shape[-1]),
                 output_tokens=len(decoding.tokens),
                 model_steps=decoding.model_steps,
             )
+
+    def _confidence(self, inputs: BatchFeature, decoding: Decoding) -> dict[str, Confidence]:
+        verdicts = decoding.session.verdicts
+        made = {pointer: tempered(own, self._confidence_temperature) for pointer, own in verdicts.made.items()}
+        if not self._exact_confidence:
+            return made
+        for pointer, own in made.items():
+            decoding.check_time()
+            written, rests = verdicts.begun[pointer]
+            values = {value: self._masks.write(rest) for value, rest in rests.items()}
+            exact = exact_choices(self._model, inputs, decoding.tokens[:written], values)
+            made[pointer] = replace(own, exact=exact)
+        return made
 
     def _look_up(self, *_: object) -> None:
         """Runs before every layer, so that a pass over a long prompt can be given up half-way."""
@@ -177,6 +200,15 @@ class LocalVlm(Vlm):
             self._decoding = None
 
 
+def _check_budget(budget: int, needed: int, count: int) -> None:
+    if budget < needed:
+        raise PipelineError(
+            f"vlm.max_new_tokens is {budget}, but an answer about {count} detections may need {needed} tokens "
+            "for its verdicts alone",
+            help=f"Set vlm.max_new_tokens to {needed} or more or to null, or lower max_objects.",
+        )
+
+
 def _sampling(model: PreTrainedModel, temperature: float, top_k: int | None, top_p: float | None) -> GenerationConfig:
     """A generation config of our own: a model's shipped penalties and samplers would fight the mask."""
     own = model.generation_config
@@ -189,6 +221,17 @@ def _sampling(model: PreTrainedModel, temperature: float, top_k: int | None, top
     if temperature > 0:
         config.temperature, config.top_k, config.top_p = temperature, top_k or 0, 1.0 if top_p is None else top_p
     return config
+
+
+def _confidence_temperature(model: PreTrainedModel) -> float:
+    """The temperature that was fitted to this model's confidence, 1 where none was."""
+    found = getattr(model.config, _CONFIDENCE_TEMPERATURE, 1.0)
+    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found < math.inf:
+        raise WeightsError(
+            f"{_CONFIDENCE_TEMPERATURE} in the model's config.json: expected a number above 0, got {found!r}",
+            help="Fit it with hazardlens.vlm.calibration, or take it out.",
+        )
+    return float(found)
 
 
 def _output_rows(model: PreTrainedModel) -> int:

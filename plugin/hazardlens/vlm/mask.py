@@ -13,24 +13,57 @@ from transformers import LogitsProcessor, PreTrainedTokenizerFast
 
 from hazardlens.errors import ConstraintError, SchemaError, WeightsError
 from hazardlens.schema import GroundedSchema
+from hazardlens.schema.closing import Closing
+from hazardlens.vlm.confidence import Verdicts
 
 _COMPILED_AT_MOST = 64
+_NO_TEXT = b"\xff"
+"""Stands for the end of an answer; no text holds this byte."""
 
 
 class MaskSession:
-    """The mask of one answer: allowed tokens, forced tokens, and whether the answer is complete.
+    """The mask of one answer: allowed tokens, forced tokens, what is still needed, and whether the answer is complete.
 
     Args:
         matcher: A fresh matcher, owned by this session alone.
+        closing: What an answer of this schema needs from each of its places.
+        words: The tokenizer.
+        ends: Tokens that end an answer.
+
+    Attributes:
+        verdicts: How sure the model is of each choice that it made so far.
     """
 
-    def __init__(self, matcher: LLMatcher) -> None:
+    def __init__(self, matcher: LLMatcher, closing: Closing, words: LLTokenizer, ends: frozenset[int]) -> None:
+        self._ends = ends
+        self.verdicts = Verdicts()
         self._matcher = matcher
+        self._closing = closing
+        self._words = words
+        self._place = closing.start
 
     @property
     def finished(self) -> bool:
         """Whether the answer is complete and nothing may follow."""
         return bool(self._matcher.is_stopped())
+
+    @property
+    def may_end(self) -> bool:
+        """Whether the answer is complete as it stands, though more may follow."""
+        return bool(self._matcher.is_accepting())
+
+    def without_end(self, tokens: list[int]) -> list[int]:
+        """`tokens` without those that end an answer."""
+        return [token for token in tokens if token not in self._ends]
+
+    @property
+    def need(self) -> int:
+        """Tokens that complete the answer from here, whatever verdicts the model gives."""
+        return self._closing.need(self._place).tokens
+
+    def need_after(self, tokens: Sequence[int]) -> int:
+        """The same once `tokens` are written."""
+        return self._closing.need(self._after(tokens)).tokens
 
     def consume(self, tokens: Sequence[int]) -> None:
         """Advance by `tokens`.
@@ -40,13 +73,36 @@ class MaskSession:
         """
         if not self._matcher.consume_tokens(list(tokens)):
             raise ConstraintError(f"the mask does not admit tokens {list(tokens)}: {self._matcher.get_error()}")
+        self._place = self._after(tokens)
+        for token in tokens:
+            self.verdicts.advance(token, self._piece(token))
+
+    @property
+    def is_deciding(self) -> bool:
+        """Whether the next token may give a value to a choice."""
+        if self._closing.is_free(self._place):
+            return False
+        return self.verdicts.is_waiting or bool(self._closing.choices_ahead(self._place))
+
+    def weigh(self, scores: torch.Tensor) -> None:
+        """Note how sure the model is of the choice at hand, if there is one, before its token is consumed.
+
+        Args:
+            scores: What the token is drawn by, shape (vocabulary,), minus infinity where it is not possible.
+        """
+        if self.is_deciding:
+            tokens = torch.isfinite(scores).nonzero()[:, 0].tolist()
+            pieces = {token: self._piece(token) for token in tokens}
+            self.verdicts.weigh(self._closing.choices_ahead(self._place), scores, pieces)
 
     def forced(self) -> list[int]:
-        """Consume and return the tokens that the grammar leaves no choice about, canonically tokenised."""
+        """The tokens that the grammar leaves no choice about, canonically tokenised."""
         tokens: list[int] = self._matcher.compute_ff_tokens()
-        if tokens:
-            self.consume(tokens)
         return tokens
+
+    def run(self) -> list[int]:
+        """The tokens of the text that comes next on the shortest way to the end; none where there is a choice."""
+        return _written(self._words, self._closing.need(self._place).run)
 
     def allowed(self) -> torch.Tensor:
         """Which tokens may come next, shape (vocabulary,), bool.
@@ -58,6 +114,16 @@ class MaskSession:
         if self._matcher.is_error():
             raise ConstraintError(f"the mask failed: {self._matcher.get_error()}")
         return torch.frombuffer(bytearray(bias), dtype=torch.uint8) != 0
+
+    def _piece(self, token: int) -> bytes:
+        return _NO_TEXT if token in self._ends else self._words.decode_bytes([token])
+
+    def _after(self, tokens: Sequence[int]) -> int:
+        text = self._words.decode_bytes(self.without_end(list(tokens)))
+        place = self._closing.follow(self._place, text)
+        if not place:
+            raise ConstraintError(f"{text!r} was let through by the mask and is not of the schema's shape")
+        return place
 
 
 class MaskProcessor(LogitsProcessor):  # type: ignore[misc]  # transformers is not typed
@@ -82,6 +148,8 @@ class MaskProcessor(LogitsProcessor):  # type: ignore[misc]  # transformers is n
         masked = scores.masked_fill(~allowed, -torch.inf)
         if not torch.isfinite(masked.max()):
             raise ConstraintError("the model gave no finite logit to any token that the mask allows")
+        if self._session.is_deciding:
+            self._session.verdicts.mask_mass = float((masked.logsumexp(-1) - scores.logsumexp(-1)).exp())
         return masked
 
 
@@ -104,8 +172,8 @@ class MaskFactory:
                 help="Use a model with a fast tokenizer (a tokenizer.json in its folder).",
             )
         self._tokenizer: LLTokenizer = from_tokenizer(tokenizer, n_vocab=vocab_rows, eos_token=list(eos_token_ids))
-        self._compiled: OrderedDict[Hashable, LLMatcher] = OrderedDict()
-        self._longest: dict[Hashable, int] = {}
+        self._ends = frozenset(eos_token_ids)
+        self._compiled: OrderedDict[Hashable, tuple[LLMatcher, Closing]] = OrderedDict()
 
     def session(self, schema: GroundedSchema) -> MaskSession:
         """A fresh mask for one answer.
@@ -113,13 +181,26 @@ class MaskFactory:
         Raises:
             SchemaError: If the schema does not compile for this tokenizer.
         """
-        matcher = self._compiled.get(schema.key)
-        if matcher is None:
-            matcher = self._compiled[schema.key] = self._compile(schema)
+        matcher, closing = self._ready(schema)
+        return MaskSession(matcher.deep_copy(), closing, self._tokenizer, self._ends)
+
+    def shortest_tokens(self, schema: GroundedSchema) -> int:
+        """Least token budget at which every answer is complete, as of `GroundedSchema.shortest_tokens`.
+
+        Raises:
+            SchemaError: If the schema does not compile for this tokenizer.
+        """
+        closing = self._ready(schema)[1]
+        return closing.need(closing.start).tokens
+
+    def _ready(self, schema: GroundedSchema) -> tuple[LLMatcher, Closing]:
+        if schema.key not in self._compiled:
+            closing = schema.closing(self.count_tokens)
+            self._compiled[schema.key] = self._compile(schema), closing
             if len(self._compiled) > _COMPILED_AT_MOST:
                 self._compiled.popitem(last=False)
         self._compiled.move_to_end(schema.key)
-        return MaskSession(matcher.deep_copy())
+        return self._compiled[schema.key]
 
     def _compile(self, schema: GroundedSchema) -> LLMatcher:
         grammar = schema.grammar()
@@ -133,20 +214,23 @@ class MaskFactory:
             raise SchemaError(f"the schema cannot be compiled for {schema.count} detections: {matcher.get_error()}")
         return matcher
 
-    def longest_tokens(self, schema: GroundedSchema) -> int:
-        """Upper bound of the tokens that an answer under this mask takes; computed once per shape."""
-        longest = self._longest.get(schema.key)
-        if longest is None:
-            if len(self._longest) >= _COMPILED_AT_MOST:
-                self._longest.clear()
-            longest = self._longest[schema.key] = schema.longest_tokens(self.count_tokens)
-        return longest
+    def write(self, text: bytes) -> list[int]:
+        """The tokens of `text`."""
+        return _written(self._tokenizer, text)
 
     def text(self, tokens: Sequence[int]) -> str:
         """The text of `tokens`; bytes of a character that was cut are replaced."""
         raw: bytes = self._tokenizer.decode_bytes(list(tokens))
         return raw.decode("utf-8", errors="replace")
 
-    def count_tokens(self, text: str) -> int:
-        """How many tokens `text` takes."""
-        return len(self._tokenizer.tokenize_str(text))
+    def count_tokens(self, text: str | bytes) -> int:
+        """How many tokens `text` is written in."""
+        return len(_written(self._tokenizer, text if isinstance(text, bytes) else text.encode()))
+
+
+def _written(words: LLTokenizer, text: bytes) -> list[int]:
+    """`text` as the tokenizer writes it, or byte by byte where that would be another text."""
+    tokens: list[int] = words.tokenize_bytes(text)
+    if words.decode_bytes(tokens) == text:
+        return tokens
+    return [token for byte in text for token in words.tokenize_bytes(bytes([byte]))]

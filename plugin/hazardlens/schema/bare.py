@@ -1,0 +1,199 @@
+"""Answers that are no JSON: one of a few labels, or text of a given form. They become the one field of the frame."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from llguidance import LLMatcher
+
+from hazardlens.errors import SchemaError
+from hazardlens.record import Fields
+from hazardlens.schema import probe
+from hazardlens.schema.closing import Closing
+from hazardlens.schema.grounded import AnswerError, GroundedSchema
+from hazardlens.schema.plain import Line, Words
+from hazardlens.schema.shapes import Shape
+
+_KINDS = frozenset({"choices", "regex"})
+_TOLD = frozenset({"title", "description"})
+
+
+class Bare(ABC):
+    """What an answer that is no JSON looks like.
+
+    Attributes:
+        field: Name of the field that the answer becomes.
+        form: How a prompt asks for it.
+    """
+
+    field: str
+    form: str
+
+    @abstractmethod
+    def grammar(self) -> str:
+        """The llguidance grammar of the answer."""
+
+    @abstractmethod
+    def shape(self) -> Shape:
+        """The shape that tells what the answer needs from each of its places."""
+
+    @abstractmethod
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of the field."""
+
+
+@dataclass(frozen=True)
+class Choices(Bare):
+    """One of a few labels, in rank order.
+
+    Attributes:
+        labels: The labels.
+    """
+
+    labels: tuple[str, ...]
+    field = "label"
+    form = "one of the values of label and nothing else"
+
+    def grammar(self) -> str:
+        """See `Bare`."""
+        options = " | ".join(json.dumps(label, ensure_ascii=False) for label in self.labels)
+        return str(LLMatcher.grammar_from_lark(f"start: {options}"))
+
+    def shape(self) -> Shape:
+        """See `Bare`."""
+        return Words(self.labels)
+
+    def schema(self) -> dict[str, Any]:
+        """See `Bare`."""
+        return {"enum": list(self.labels)}
+
+
+@dataclass(frozen=True)
+class Pattern(Bare):
+    """Text that a regular expression matches as a whole.
+
+    Attributes:
+        regex: The expression, in the dialect of Rust's `regex`.
+        most: Characters of its longest match.
+    """
+
+    regex: str
+    most: int
+    field = "text"
+    form = "text of the form asked for and nothing else"
+
+    def grammar(self) -> str:
+        """See `Bare`."""
+        return str(LLMatcher.grammar_from_regex(self.regex))
+
+    def shape(self) -> Shape:
+        """See `Bare`."""
+        return Line(self.most)
+
+    def schema(self) -> dict[str, Any]:
+        """See `Bare`."""
+        return {"type": "string", "maxLength": self.most}
+
+
+class GroundedText(GroundedSchema):
+    """An answer that is no JSON, for a frame.
+
+    Args:
+        key: Equal for schemas of equal shape, and hashable.
+        document: JSON Schema of the fields that the answer becomes.
+        bare: What it looks like.
+    """
+
+    def __init__(self, key: tuple[str, int], document: dict[str, Any], bare: Bare) -> None:
+        super().__init__(key, document, 0)
+        self._bare = bare
+
+    @cached_property
+    def longest_bytes(self) -> int:
+        """See `GroundedSchema`."""
+        return self._bare.shape().longest(lambda literal: len(literal.encode()))
+
+    def longest_tokens(self, count_tokens: Callable[[str], int]) -> int:
+        """See `GroundedSchema`."""
+        return self.longest_bytes
+
+    def closing(self, count_tokens: Callable[[bytes], int]) -> Closing:
+        """See `GroundedSchema`."""
+        return Closing(self._bare.shape(), count_tokens, pointer=f"/{self._bare.field}")
+
+    def grammar(self) -> str:
+        """See `GroundedSchema`."""
+        return self._bare.grammar()
+
+    def parse(self, text: str) -> Fields:
+        """The field that an answer becomes; as JSON, it may be given too.
+
+        Raises:
+            AnswerError: It is neither.
+        """
+        if probe.accepts(self.grammar(), text):
+            return {self._bare.field: text}
+        if text.lstrip().startswith("{"):
+            fields = super().parse(text)
+            if probe.accepts(self.grammar(), fields[self._bare.field]):
+                return fields
+        raise AnswerError(f"not {self._bare.form}: {text[:100]!r}")
+
+
+def read_bare(document: dict[str, Any]) -> Bare | None:
+    """The form of an answer that is no JSON, where a document gives one, or None where it is JSON Schema.
+
+    Raises:
+        SchemaError: The form is malformed or has no end.
+    """
+    kinds = _KINDS.intersection(document)
+    if not kinds or not _KINDS.union(_TOLD).issuperset(document):
+        return None
+    if len(kinds) > 1:
+        raise SchemaError(f"expected one of {', '.join(sorted(_KINDS))}, found {' and '.join(sorted(kinds))}")
+    (kind,) = kinds
+    return _choices(document[kind]) if kind == "choices" else _pattern(document[kind])
+
+
+def as_document(bare: Bare, told: dict[str, Any]) -> dict[str, Any]:
+    """JSON Schema of the fields that an answer becomes; `told` holds title and description of what is asked."""
+    field = {**bare.schema(), **{key: told[key] for key in ("description",) if key in told}}
+    title = {key: told[key] for key in ("title",) if key in told}
+    closed = {"type": "object", "required": [bare.field], "additionalProperties": False}
+    return {**title, **closed, "properties": {bare.field: field}}
+
+
+def _choices(labels: object) -> Choices:
+    if not isinstance(labels, list) or not labels or not all(_is_label(label) for label in labels):
+        raise SchemaError(
+            f"/choices: expected a list of labels, got {labels!r}",
+            help="Labels are text without line breaks and without blanks at either end; quote true, false and numbers.",
+        )
+    if len(set(labels)) < len(labels):
+        raise SchemaError("/choices: a label is given twice", help="Take one of them out.")
+    return Choices(tuple(labels))
+
+
+def _is_label(label: object) -> bool:
+    return isinstance(label, str) and label.isprintable() and label.strip() == label != ""
+
+
+def _pattern(regex: object) -> Pattern:
+    if not isinstance(regex, str):
+        raise SchemaError(f"/regex: expected a regular expression, got {regex!r}")
+    reason = probe.grammar_refusal(str(LLMatcher.grammar_from_regex(regex)))
+    if reason:
+        told = [line for line in reason.splitlines() if line.startswith("error: ")] or [reason.strip()]
+        raise SchemaError(f"/regex: {told[0].removeprefix('error: ')}", help="Write it in the dialect of Rust's regex.")
+    most = probe.longest_match({"type": "string", "pattern": f"^(?:{regex})$"})
+    if most is None:
+        raise SchemaError(
+            "/regex: it matches text of more than 1024 characters, maybe without end",
+            help="Bound its repetitions, for instance {1,20} in place of +.",
+        )
+    return Pattern(regex, most)

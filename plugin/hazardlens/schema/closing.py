@@ -1,0 +1,177 @@
+"""How many tokens an answer still needs from where it stands, however the model spells its verdicts.
+
+The shortest way to the end leaves out whatever is optional and ends free text at once, but keeps every value of every
+choice, number and alternative open. Along it, text that leaves no choice is written in one go and costs what the
+tokenizer makes of it; wherever there is a choice, a byte costs a token, since a model may spell it as it likes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from hazardlens.schema.places import NO_CHOICE, End, Fixed, Places, State, closing_bytes
+from hazardlens.schema.shapes import Shape
+
+Choices: TypeAlias = dict[str, dict[str, bytes]]
+"""By JSON pointer in the fields, what is left to write of each value that may be chosen, by its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What is needed from one place.
+
+    Attributes:
+        tokens: Tokens that complete the answer from here, whatever the model chooses.
+        most: The same from the worst place on the way.
+        run: Text that leaves no choice, from here on.
+        after_run: Tokens that complete the answer from the end of `run`.
+    """
+
+    tokens: int
+    most: int
+    run: bytes = b""
+    after_run: int = 0
+
+
+@dataclass(slots=True)
+class _Node:
+    states: tuple[State, ...]
+    steps: dict[int, int] = field(default_factory=dict)
+    closing: tuple[int, ...] | None = None
+    is_fixed: bool = False
+    need: Need | None = None
+    ahead: Choices | None = None
+
+
+class Closing:
+    """Follows answers of one shape and tells what each still needs; its places are numbers, 0 where nothing fits.
+
+    Args:
+        shape: The shape of the whole answer.
+        count_tokens: Number of tokens that a piece of text is written in.
+        pointer: JSON pointer of the answer in the fields.
+    """
+
+    def __init__(self, shape: Shape, count_tokens: Callable[[bytes], int], *, pointer: str = "") -> None:
+        self._places = Places(shape, pointer)
+        self._count_tokens = count_tokens
+        self._counted: dict[bytes, int] = {b"": 0}
+        self._nodes: list[_Node] = [_Node(())]
+        self._numbers: dict[frozenset[State], int] = {frozenset(): 0}
+        self.start = self._place(self._places.start())
+
+    def follow(self, place: int, text: bytes) -> int:
+        """The place after `text`, or 0 where it does not fit."""
+        for byte in text:
+            node = self._nodes[place]
+            following = node.steps.get(byte)
+            if following is None:
+                steps = (after for state in node.states for after in self._places.step(state, byte))
+                following = node.steps[byte] = self._place(steps)
+            place = following
+        return place
+
+    def need(self, place: int) -> Need:
+        """What completes an answer from `place`."""
+        known = self._nodes[place].need
+        return known or self._need(place)
+
+    def choices_ahead(self, place: int) -> Choices:
+        """The choices of two values or more that fixed text leads to, as of `choices`, with the text to write for each.
+
+        A token may hold the end of that fixed text and the beginning of a value.
+        """
+        node = self._nodes[place]
+        if node.ahead is None:
+            node.ahead = self._look_ahead(place)
+        return node.ahead
+
+    def _look_ahead(self, place: int) -> Choices:
+        fixed = b""
+        while True:
+            found = {pointer: rests for pointer, rests in self.choices(place).items() if len(rests) > 1}
+            following = {state.text[state.at] for state in self._nodes[place].states if isinstance(state, Fixed)}
+            if len(following) != 1 or self.is_free(place) or End() in self._nodes[place].states:
+                return {p: {value: fixed + rest for value, rest in rests.items()} for p, rests in found.items()}
+            byte = bytes(following)
+            fixed, place = fixed + byte, self.follow(place, byte)
+
+    def choices(self, place: int) -> Choices:
+        """The values of each choice that is being made at `place`, with what is left to write of each.
+
+        Returns:
+            By JSON pointer of the choice in the answer, the name of each value and its rest.
+        """
+        found: Choices = {}
+        for state in self._nodes[place].states:
+            if isinstance(state, Fixed) and state.choice != NO_CHOICE:
+                found.setdefault(self._places.pointer(state), {})[self._places.name(state)] = state.text[state.at :]
+        return found
+
+    def is_free(self, place: int) -> bool:
+        """Whether something else than fixed text and the values of choices may follow."""
+        return any(not isinstance(state, Fixed | End) for state in self._nodes[place].states)
+
+    def _place(self, states: Iterable[State]) -> int:
+        ordered = tuple(dict.fromkeys(states))
+        key = frozenset(ordered)
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._nodes)
+            self._nodes.append(_Node(ordered))
+        return number
+
+    def _need(self, place: int) -> Need:
+        waiting = [place]
+        while waiting:
+            node = self._nodes[waiting[-1]]
+            unknown = [number for number in self._ways(waiting[-1]) if self._nodes[number].need is None]
+            if unknown:
+                waiting += unknown
+            else:
+                node.need = self._judged(node)
+                waiting.pop()
+        return self.need(place)
+
+    def _ways(self, place: int) -> tuple[int, ...]:
+        """Where the shortest ways to the end lead next."""
+        node = self._nodes[place]
+        if node.closing is None:
+            own, any_of = self._closing_bytes(node.states)
+            spare = [next((byte for byte in kind if byte not in own), None) for kind in any_of]
+            node.is_fixed = len(own) == 1 and not any_of and End() not in node.states
+            taken = [*own, *(byte for byte in spare if byte is not None)]
+            node.closing = tuple({self.follow(place, bytes([byte])): None for byte in taken})
+        return node.closing
+
+    @staticmethod
+    def _closing_bytes(states: tuple[State, ...]) -> tuple[dict[int, None], set[bytes]]:
+        needed = [state for state in states if not (isinstance(state, Fixed) and state.grows)] or states
+        own: dict[int, None] = {}
+        any_of: set[bytes] = set()
+        for state in needed:
+            explicit, examples = closing_bytes(state)
+            own.update(dict.fromkeys(explicit))
+            any_of.update([examples] if examples else [])
+        return own, any_of
+
+    def _judged(self, node: _Node) -> Need:
+        needs = [self.need(number) for number in node.closing or ()]
+        if not needs:
+            return Need(0, 0)
+        if not node.is_fixed:
+            most = max(need.most for need in needs)
+            return Need(1 + most, 1 + most)
+        (following,) = needs
+        byte = next(iter(self._closing_bytes(node.states)[0]))
+        run = bytes([byte]) + following.run
+        after = following.after_run if following.run else following.tokens
+        tokens = self._count(run) + after
+        return Need(tokens, max(tokens, following.most), run, after)
+
+    def _count(self, run: bytes) -> int:
+        if run not in self._counted:
+            self._counted[run] = self._count_tokens(run)
+        return self._counted[run]

@@ -1,0 +1,131 @@
+"""A token budget never costs an answer: whatever the model wants, it is complete and valid, and verdicts stay open."""
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+import jsonschema
+import pytest
+import torch
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from hazardlens.errors import ConstraintError, SchemaError
+from hazardlens.schema import FieldSchema, GroundedSchema
+from hazardlens.schema.places import Fixed
+from hazardlens.vlm.decode import Decoding
+from hazardlens.vlm.mask import MaskFactory, MaskProcessor
+from tests.random_schema import schemas
+from tests.random_vlm import END, tokenizer
+
+Logits = Callable[[list[int]], torch.Tensor]
+ROWS = 480
+MARGINS = st.one_of(st.just(0), st.integers(1, 6), st.integers(7, 200))
+
+
+@pytest.fixture(scope="module")
+def masks() -> MaskFactory:
+    words = tokenizer("<image>")
+    return MaskFactory(words, vocab_rows=ROWS, eos_token_ids=[words.convert_tokens_to_ids(END)])
+
+
+def random_logits(seed: int, sharpness: float) -> Logits:
+    """What a model of random weights thinks: the same after the same tokens."""
+
+    def think(tokens: list[int]) -> torch.Tensor:
+        state = random.Random(f"{seed} {tokens}").getrandbits(60)
+        return sharpness * torch.randn(1, ROWS, generator=torch.Generator().manual_seed(state))
+
+    return think
+
+
+def start(masks: MaskFactory, schema: GroundedSchema, budget: int | None, seed: int = 0) -> Decoding:
+    return Decoding(
+        session=masks.session(schema),
+        generator=torch.Generator().manual_seed(seed),
+        max_new_tokens=schema.longest_bytes if budget is None else budget,
+        is_bounded=budget is not None,
+    )
+
+
+def write(decoding: Decoding, logits: Logits, *, sample: bool, watch: Callable[[Decoding], None] | None = None) -> None:
+    mask = MaskProcessor(decoding.session)
+    decoding.begin()
+    while not decoding.over:
+        if watch:
+            watch(decoding)
+        scores = mask(torch.zeros(1, 1), logits(decoding.tokens))
+        decoding.take(decoding.pick(scores, sample=sample))
+
+
+def load(document: dict[str, Any]) -> GroundedSchema:
+    try:
+        return FieldSchema.load(document).ground(0)
+    except SchemaError:
+        assume(False)
+        raise
+
+
+def check(masks: MaskFactory, document: dict[str, Any], margin: int, seed: int, sample: bool) -> None:
+    schema = load(document)
+    budget = masks.shortest_tokens(schema) + margin
+    logits = random_logits(seed, 3.0)
+    decoding = start(masks, schema, budget, seed)
+    write(decoding, logits, sample=sample, watch=verdicts_are_open)
+    assert decoding.complete
+    assert len(decoding.tokens) <= budget
+    text = masks.text(decoding.tokens)
+    judge = document if "type" in document else schema.document
+    jsonschema.Draft202012Validator(json.loads(json.dumps(judge))).validate(schema.parse(text))
+    unlimited = start(masks, schema, None, seed)
+    write(unlimited, logits, sample=sample)
+    same = len(decoding.tokens) if decoding.cut_at is None else decoding.cut_at
+    assert decoding.tokens[:same] == unlimited.tokens[:same]
+
+
+def verdicts_are_open(decoding: Decoding) -> None:
+    """Every value that could still be chosen can be chosen within the budget, but for items that need not be there."""
+    session = decoding.session
+    states = session._closing._nodes[session._place].states
+    if any(isinstance(state, Fixed) and state.grows and not state.at for state in states):
+        return
+    for rests in session._closing.choices(session._place).values():
+        allowed = session.allowed().nonzero()[:, 0].tolist()
+        pieces = {token: session._words.decode_bytes([token]) for token in allowed if decoding.fits([token])}
+        for rest in rests.values():
+            assert any(rest.startswith(piece) or piece.startswith(rest) for piece in pieces.values()), rest
+
+
+CASES = {
+    "document": schemas(),
+    "margin": MARGINS,
+    "seed": st.integers(0, 2**32),
+    "sample": st.booleans(),
+}
+QUIET = {"deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}
+
+
+@settings(max_examples=300, **QUIET)
+@given(**CASES)
+def test_every_answer_is_complete_and_valid_at_any_budget(
+    masks: MaskFactory, document: dict[str, Any], margin: int, seed: int, sample: bool
+) -> None:
+    check(masks, document, margin, seed, sample)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+@settings(max_examples=10_000, **QUIET)
+@given(**CASES)
+def test_ten_thousand_answers_are_complete_and_valid_at_any_budget(
+    masks: MaskFactory, document: dict[str, Any], margin: int, seed: int, sample: bool
+) -> None:
+    check(masks, document, margin, seed, sample)
+
+
+def test_a_budget_below_the_least_is_an_error_with_both_numbers(masks: MaskFactory) -> None:
+    schema = FieldSchema.load("hazard").ground(5)
+    least = masks.shortest_tokens(schema)
+    with pytest.raises(ConstraintError, match=rf"{least} tokens.*{least - 1}"):
+        start(masks, schema, least - 1).begin()
