@@ -143,8 +143,7 @@ def test_weights_that_cannot_be_fetched_say_what_was_tried_and_what_will_do(
         "shipped models",
         "downloads",
         "path of a model file",
-        "`hazardlens demo`",
-        "--pipeline demo",
+        "--pipeline demo --vlm none",
     ):
         assert part in caught.value.help
 
