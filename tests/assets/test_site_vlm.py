@@ -97,11 +97,12 @@ def test_a_mirrored_truth_is_that_of_the_mirrored_picture(scenes: list[Scene]) -
 def test_patches_and_cells_are_labelled(scenes: list[Scene], processor: Idefics3Processor) -> None:
     example = examples.make_example(*scenes[3], random.Random(5))
     batch = make_batch([example], [squeeze(scenes[3][0], processor)], processor)
-    grid = batch.patches[0].view(PATCHES, PATCHES)
+    grid, hazards = (batch.patches[name][0].view(PATCHES, PATCHES) for name in ("thing", "hazard"))
     (fire,) = [one for one in example.truth.effects if one.effect.kind == "fire"]
     x0, y0, x1, y1 = fire.box_xyxy_px
     column, row = int((x0 + x1) / 2 / 640 * PATCHES), int((y0 + y1) / 2 / 360 * PATCHES)
     assert int(grid[row, column]) == 1 + len(KINDS)
+    assert int(hazards[row, column]) == HAZARDS.index("fire")
     assert (grid == 0).sum() > 40
     for k, thing in enumerate(example.things):
         assert int(batch.cells["kind"][0, k]) == KINDS.index(thing.kind)
@@ -119,7 +120,9 @@ def test_a_training_that_was_stopped_goes_on_where_it_was(
         for length in lengths:
             torch.manual_seed(0)
             model = architecture.build_model(processor.tokenizer)
-            trainer = training.Trainer(model, processor, lambda k: known[k], len(known), steps=4, folder=folder)
+            trainer = training.Trainer(
+                model, processor, lambda k: known[k], len(known), steps=4, tower_steps=2, folder=folder
+            )
             trainer.run(every=1, until=length)
         return model.lm_head.weight.detach().clone()
 
