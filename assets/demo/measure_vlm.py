@@ -20,7 +20,7 @@ from drawn_site.seeds import HELD_OUT
 from hazardlens.detect.yolo import YoloDetector
 from hazardlens.vlm.local import LocalVlm
 from site_vlm.examples import VIEW
-from site_vlm.measure import PromptOnly, measure
+from site_vlm.measure import PromptOnly, calibration_errors, measure
 
 _MODELS = Path(__file__).parents[1] / "models"
 
@@ -39,12 +39,18 @@ def main() -> None:
     vlm = LocalVlm(options.model, device="cpu", view=VIEW)
     detector = YoloDetector(options.detector, image_size_px=320, track=False)
     truths = Counter(truth.verdict.hazard for _, truth in _scenes(folder, seeds))
+    scores = measure(vlm, _scenes(folder, seeds))
     figures = {
         "majority": round(max(truths.values()) / len(seeds), 4),
-        "true boxes": measure(vlm, _scenes(folder, seeds)).figures(),
+        "true boxes": scores.figures(),
         "detected boxes": measure(vlm, _scenes(folder, seeds), detector=detector).figures(),
         "blank picture": measure(vlm, _scenes(folder, seeds), sight="blank").figures(),
         "prompt only": measure(PromptOnly(options.model, device="cpu", view=VIEW), _scenes(folder, seeds)).figures(),
+        "calibration error": {
+            "temperature": vlm.confidence_temperature,
+            "before": calibration_errors(scores.judgements, 1 / vlm.confidence_temperature),
+            "after": calibration_errors(scores.judgements, 1.0),
+        },
     }
     text = json.dumps(figures, indent=2)
     options.out.mkdir(parents=True, exist_ok=True)

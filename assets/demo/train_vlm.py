@@ -30,7 +30,7 @@ from site_vlm.training import Trainer
 Image = NDArray[np.uint8]
 
 SCENES, TOKENIZER_SCENES = 10_000, 1_500
-TOWER_STEPS, STEPS = 4_000, 8_000
+TOWER_STEPS, STEPS = 3_000, 6_200
 
 
 class Scenes:

@@ -16,6 +16,7 @@ from drawn_site.notes import claims
 from drawn_site.render import render
 from drawn_site.rules import Truth, judge
 from drawn_site.scene import KINDS
+from hazardlens.record import Confidence
 from hazardlens.resources import asset_package
 from hazardlens.vlm.base import Question, Reply, Shown, Vlm
 from hazardlens.vlm.prompt import prompt_text, show
@@ -143,7 +144,9 @@ class _Knows(Vlm):
 
     def ask(self, question: Question, shown: Shown, stop: threading.Event) -> Reply:
         entries = [{"id": k, "hazard": "none", "severity": "none"} for k in range(question.asked)]
-        return Reply(text=examples.spelled(self._said | {"detections": entries}))
+        sure = {self._said["hazard"]: 0.8, "other": 0.2}
+        confidence = {"/hazard": Confidence(p=0.8, choices=sure | {"fire": 0.0}, mask_mass=1.0)}
+        return Reply(text=examples.spelled(self._said | {"detections": entries}), confidence=confidence)
 
 
 def test_the_measure_counts(scenes: list[Scene]) -> None:
@@ -159,3 +162,7 @@ def test_the_measure_counts(scenes: list[Scene]) -> None:
     assert figures["objects"] == objects
     assert figures["object hazard"] == pytest.approx(1 - part_of_it / objects, abs=1e-3)
     assert figures["true claims"] == pytest.approx(2 / 6, abs=1e-3)
+    assert measure.calibration_errors(scores.judgements, 1.0) == {
+        "hazard": pytest.approx(0.8 - 2 / 3, abs=1e-3),
+        "all": pytest.approx(0.8 - 2 / 3, abs=1e-3),
+    }

@@ -27,10 +27,21 @@ EFFECTS = ("fire", "smoke", "spill")
 PATCHES = IMAGE_PX // PATCH_PX
 IGNORE = -100
 
-PATCH_TARGETS = {"thing": 1 + len(KINDS) + len(EFFECTS), "hazard": len(HAZARDS)}
-"""What is asked of each patch of the whole picture while training, and among how many."""
-CELL_TARGETS = {"kind": len(KINDS), "hazard": len(HAZARDS), "severity": len(SEVERITIES), "dress": 4}
-"""What is asked of each cell of the sheet while training, and among how many."""
+_RARE = 5.0
+"""How much more a label counts in the heads' losses that says that something is wrong."""
+
+PATCH_TARGETS = {
+    "thing": [1.0] * (1 + len(KINDS)) + [_RARE] * len(EFFECTS),
+    "hazard": [1.0] + [_RARE] * (len(HAZARDS) - 1),
+}
+"""What is asked of each patch of the whole picture while training, and how much each of its labels counts."""
+CELL_TARGETS = {
+    "kind": [1.0] * len(KINDS),
+    "hazard": [1.0] + [_RARE] * (len(HAZARDS) - 1),
+    "severity": [1.0] + [_RARE] * (len(SEVERITIES) - 1),
+    "dress": [_RARE] * 3 + [1.0],
+}
+"""The same for each cell of the sheet."""
 
 _NOTHING = np.zeros((0, 4), np.float32), np.zeros(0, np.float32)
 

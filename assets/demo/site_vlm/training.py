@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 
@@ -37,8 +37,10 @@ class Heads(nn.Module):  # type: ignore[misc]
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.patch = nn.ModuleDict({name: nn.Linear(width, size) for name, size in PATCH_TARGETS.items()})
-        self.cell = nn.ModuleDict({name: nn.Linear(width * SCALE**2, size) for name, size in CELL_TARGETS.items()})
+        self.patch = nn.ModuleDict({name: nn.Linear(width, len(labels)) for name, labels in PATCH_TARGETS.items()})
+        self.cell = nn.ModuleDict(
+            {name: nn.Linear(width * SCALE**2, len(labels)) for name, labels in CELL_TARGETS.items()}
+        )
 
     def forward(self, seen: torch.Tensor, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Losses of patches and of cells.
@@ -48,18 +50,26 @@ class Heads(nn.Module):  # type: ignore[misc]
             batch: The batch.
         """
         firsts = torch.tensor([0, *accumulate(batch.pictures[:-1])])
-        patches = [_loss(head(seen[firsts]), batch.patches[name]) for name, head in self.patch.items()]
+        patches = [
+            _loss(head(seen[firsts]), batch.patches[name], PATCH_TARGETS[name]) for name, head in self.patch.items()
+        ]
         with_sheet = torch.tensor([k for k, count in enumerate(batch.pictures) if count == 2], dtype=torch.long)
         side = PATCHES // SCALE
         sheets = seen[firsts[with_sheet] + 1].view(len(with_sheet), side, SCALE, side, SCALE, -1)
         cells = sheets.permute(0, 1, 3, 2, 4, 5).flatten(3).flatten(1, 2)
         known = {name: labels[with_sheet] for name, labels in batch.cells.items()}
-        losses = [_loss(self.cell[name](cells), one) for name, one in known.items() if (one != IGNORE).any()]
+        losses = [
+            _loss(self.cell[name](cells), labels, CELL_TARGETS[name])
+            for name, labels in known.items()
+            if (labels != IGNORE).any()
+        ]
         return torch.stack(patches).sum(), torch.stack(losses).sum() if losses else seen.new_zeros(())
 
 
-def _loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    return functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORE)
+def _loss(logits: torch.Tensor, labels: torch.Tensor, weights: Sequence[float]) -> torch.Tensor:
+    return functional.cross_entropy(
+        logits.flatten(0, 1), labels.flatten(), weight=torch.tensor(weights), ignore_index=IGNORE
+    )
 
 
 class Trainer:
