@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -146,9 +146,8 @@ def _area(box: Any) -> float:
 def _answer(vlm: Vlm, question: Question, sight: Sight) -> Reply:
     shown = show(question, VIEW)
     if sight == "blank":
-        shown.image[:] = 128
-        if shown.crops is not None:
-            shown.crops[:] = 128
+        crops = None if shown.crops is None else np.full_like(shown.crops, 128)
+        shown = replace(shown, image=np.full_like(shown.image, 128), crops=crops)
     return vlm.ask(question, shown, threading.Event())
 
 
