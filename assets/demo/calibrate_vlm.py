@@ -29,7 +29,8 @@ def main() -> None:
     write_dataset(folder, {"val": seeds}, name="calibrated")
     vlm = LocalVlm(options.model, device="cpu", view=VIEW)
     scenes = ((picture.image, truth) for picture, truth in (read_scene(folder, "val", seed) for seed in seeds))
-    judgements = measure(vlm, scenes).judgements
+    # After a wrong hazard the true severity may not be among the values; no temperature can make it likelier.
+    judgements = [one for one in measure(vlm, scenes).judgements if one.truth in one.confidence.choices]
     found = fit_temperature([one.confidence.choices for one in judgements], [one.truth for one in judgements])
     temperature = round(vlm.confidence_temperature * found, 3)
     config = options.model / "config.json"

@@ -110,11 +110,14 @@ def measure(
 
 
 def calibration_errors(judgements: Sequence[Judgement], temperature: float) -> dict[str, float]:
-    """Expected calibration error of each field, and of all verdicts, once a temperature is applied."""
+    """Expected calibration error of each field, and of all verdicts, once a temperature is applied.
+
+    A severity counts as wrong too where the truth could no longer be said after the hazard that was chosen.
+    """
     judged = [(one.field, tempered(one.confidence, temperature), one.truth) for one in judgements]
     fields = {name: [one for one in judged if one[0] == name] for name in dict.fromkeys(one[0] for one in judged)}
     return {
-        name: round(expected_calibration_error([c.p for _, c, _ in of], [c.choices[t] == c.p for _, c, t in of]), 4)
+        name: round(expected_calibration_error([c.p for _, c, _ in of], [c.choices.get(t) == c.p for _, c, t in of]), 4)
         for name, of in {**fields, "all": judged}.items()
     }
 
