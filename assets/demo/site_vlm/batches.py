@@ -45,8 +45,13 @@ CELL_TARGETS = {
 
 _NOTHING = np.zeros((0, 4), np.float32), np.zeros(0, np.float32)
 
-_NOTE, _FRAME, _OBJECT, _FORM = 1.0, 6.0, 2.0, 0.05
-"""Weights of a note's tokens, the picture's verdict, an object's verdict, and the rest, which the mask forces."""
+_NOTE, _FRAME, _FORM = 6.0, 2.0, 0.05
+"""Weights of a note's tokens, of the picture's verdict, and of the rest, which the mask forces.
+
+The note is written first, so its few tokens decide what the verdict behind them merely repeats.
+"""
+_OBJECT_CALM, _OBJECT_WRONG = 0.5, 4.0
+"""Weights of an object's verdict: most objects have no part in any hazard."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +145,7 @@ def _answer_tokens(example: Example, words: Any) -> tuple[list[int], list[float]
     counts[len('{"notes": "') : note_end + 1] = [_NOTE] * (note_end + 1 - len('{"notes": "'))
     objects = text.index('"detections"')
     for match in re.finditer(r'"(?:hazard|severity)": "([a-z_]+)"', text):
-        weight = _FRAME if match.start() < objects else _OBJECT
+        weight = _FRAME if match.start() < objects else _OBJECT_CALM if match[1] == "none" else _OBJECT_WRONG
         counts[match.start(1) : match.end(1)] = [weight] * (match.end(1) - match.start(1))
     weights = [counts[start] if start < len(counts) else _FORM for start, _ in encoded["offset_mapping"]]
     return [*encoded["input_ids"], words.eos_token_id], [*weights, _FORM]
