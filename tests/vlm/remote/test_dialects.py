@@ -143,9 +143,7 @@ def test_where_no_schema_can_stand_the_prompt_tells_it(name: str) -> None:
     wired = wire(HAZARD.ground(2), dialect(name), "chat.completions")
     document = json.loads(wired.told.partition("\n")[2])
     assert document["$defs"]["object"]
-    assert wired.checked == (
-        ("/: everything",) if name != "json_object" else form_for(HAZARD.ground(2), dialect(name)).checked
-    )
+    assert wired.checked == ("/: everything",)
 
 
 def test_choices_and_expressions_reach_the_servers_that_take_them() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from hazardlens.schema import GroundedSchema
 from hazardlens.schema.bare import Choices, GroundedText, Pattern
 from hazardlens.vlm.remote.dialects import Api, Dialect
-from hazardlens.vlm.remote.forms import Form, form_for
+from hazardlens.vlm.remote.forms import form_for
 
 NAME = "hazardlens_fields"
 """Name of the schema, and of the function, on the wire."""
@@ -42,7 +42,7 @@ def wire(schema: GroundedSchema, dialect: Dialect, api: Api) -> Wired:
         if arguments is not None:
             return Wired(arguments=arguments, told=_told_text(schema), checked=())
     form = form_for(schema, dialect)
-    arguments = _arguments(form, dialect, api)
+    arguments = arguments_for(form.document, dialect, api)
     checked = ("/: everything",) if dialect.wire(api) in ("none", "json_object") else form.checked
     if isinstance(schema, GroundedText) and isinstance(schema.bare, Pattern) and arguments:
         checked = (*checked, f"/properties/{schema.bare.field}: the regular expression")
@@ -67,22 +67,28 @@ def merged(*arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in result.items() if value is not None}
 
 
-def _arguments(form: Form, dialect: Dialect, api: Api) -> dict[str, Any]:
+def budget_for(dialect: Dialect, api: Api, tokens: int) -> dict[str, Any]:
+    """The argument that bounds an answer's tokens."""
+    return {dialect.chat_budget if api == "chat.completions" else "max_output_tokens": tokens}
+
+
+def arguments_for(document: Mapping[str, Any], dialect: Dialect, api: Api) -> dict[str, Any]:
+    """The arguments that hold a schema that is written as the dialect takes it."""
     chat = api == "chat.completions"
     strict = {"strict": True} if dialect.strict else {}
     match dialect.wire(api):
         case "json_schema":
-            named = {"name": NAME, "schema": form.document, **strict}
+            named = {"name": NAME, "schema": document, **strict}
             if chat:
                 return {"response_format": {"type": "json_schema", "json_schema": named}}
             return {"text": {"format": {"type": "json_schema", **named}}}
         case "body_json_schema":
-            named = {"name": NAME, "schema": form.document, **strict}
+            named = {"name": NAME, "schema": document, **strict}
             return {"extra_body": {"response_format": {"type": "json_schema", "json_schema": named}}}
         case "structured_outputs":
-            return {"extra_body": {"structured_outputs": {"json": form.document}}}
+            return {"extra_body": {"structured_outputs": {"json": document}}}
         case "function":
-            function = {"name": NAME, "description": "Report the fields.", "parameters": form.document, **strict}
+            function = {"name": NAME, "description": "Report the fields.", "parameters": document, **strict}
             if chat:
                 choice = {"type": "function", "function": {"name": NAME}}
                 return {"tools": [{"type": "function", "function": function}], "tool_choice": choice}
