@@ -220,7 +220,7 @@ def _detector(settings: Pipeline) -> Detector:
 def _vlm(settings: VlmSettings | None) -> Vlm | None:
     if settings is None:
         return None
-    members = [_one_vlm(one) for one in (settings, *settings.fallback)]
+    members = [make_vlm(one) for one in (settings, *settings.fallback)]
     if len(members) == 1:
         return members[0]
     from hazardlens.vlm.fallback import FallbackVlm
@@ -228,7 +228,13 @@ def _vlm(settings: VlmSettings | None) -> Vlm | None:
     return FallbackVlm(members)
 
 
-def _one_vlm(settings: VlmSettings) -> Vlm:
+def make_vlm(settings: VlmSettings) -> Vlm:
+    """Make the VLM of some settings, without its fallbacks; a local one is loaded, a server is not called yet.
+
+    Raises:
+        PipelineError: If a setting of a server is at fault.
+        WeightsError: If it cannot be loaded.
+    """
     shown = {field.name for field in fields_of(View)}
     view = View(**settings.model_dump(include=shown))
     other = settings.model_dump(exclude={*shown, "fallback"})

@@ -180,8 +180,12 @@ def test_a_server_that_is_not_there_is_named() -> None:
 
 def test_labels_are_proven_too() -> None:
     schema = FieldSchema.load({"choices": ["red", "green"]})
+
+    def first(asked: Received) -> Act:
+        return answer(asked, asked.body.get("structured_outputs", {"choice": ["x"]})["choice"][0])
+
     for dialect, behave, enforced in (
-        ("vllm", lambda asked: answer(asked, (asked.body.get("structured_outputs") or {"choice": "x"})["choice"][0]), "server"),
+        ("vllm", first, "server"),
         ("vllm", ignoring, "checked"),
         ("json_schema", holding, "server"),
     ):  # fmt: skip
