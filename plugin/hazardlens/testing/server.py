@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import ssl
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -237,6 +238,7 @@ class FakeServer:
 
     Args:
         behave: Says what to do; by default it holds the schema.
+        tls: Its certificate, or None for a server in the clear.
 
     Attributes:
         base_url: Where it is.
@@ -244,13 +246,14 @@ class FakeServer:
         count: How many came.
     """
 
-    def __init__(self, behave: Behaviour = holding) -> None:
+    def __init__(self, behave: Behaviour = holding, *, tls: ssl.SSLContext | None = None) -> None:
         self.behave = behave
         self.base_url = ""
         self.received: deque[Received] = deque(maxlen=_KEPT)
         self.count = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fake-server", daemon=True)
+        self._tls = tls
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
 
@@ -268,9 +271,9 @@ class FakeServer:
         self._loop.close()
 
     async def _start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=_LONGEST_LINE)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=_LONGEST_LINE, ssl=self._tls)
         port = self._server.sockets[0].getsockname()[1]
-        self.base_url = f"http://127.0.0.1:{port}/v1"
+        self.base_url = f"http{'s' if self._tls else ''}://127.0.0.1:{port}/v1"
 
     async def _stop(self) -> None:
         if self._server is not None:
@@ -278,6 +281,7 @@ class FakeServer:
         for task in list(self._open):
             task.cancel()
         await asyncio.gather(*self._open, return_exceptions=True)
+        await asyncio.sleep(0.01)  # for the transports to let go of their sockets
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -288,8 +292,11 @@ class FakeServer:
                 while await self._exchange(reader, writer):
                     pass
         finally:
-            self._open.discard(task)
             writer.close()
+            with contextlib.suppress(OSError, TimeoutError, asyncio.CancelledError):
+                await asyncio.wait_for(writer.wait_closed(), 1.0)
+            writer.transport.abort()
+            self._open.discard(task)
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Answer one request; whether the connection can be used again."""

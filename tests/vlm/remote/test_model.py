@@ -122,7 +122,7 @@ def test_requests_are_passed_on_unchanged(server: FakeServer) -> None:
     (received,) = server.received
     assert "temperature" not in received.body
     assert (received.body["top_p"], received.body["user"], received.body["cache_prompt"]) == (0.5, "me", True)
-    assert received.headers["x-site"] == "north"
+    assert (received.headers["x-site"], received.headers["x-team"]) == ("north", "yard")
 
 
 @pytest.mark.parametrize(

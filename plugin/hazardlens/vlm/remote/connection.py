@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import ssl
 import urllib.request
@@ -20,6 +21,8 @@ from hazardlens.vlm.remote.transport import AsyncGuardedTransport, Guard, Guarde
 
 OPENAI_KEY = "OPENAI_API_KEY"
 _NO_KEY = "none"
+_OPENAI_URL = "https://api.openai.com/v1"
+_WIRE_LOGS = ("httpcore2", "httpx2")
 _CONNECT_S = 10.0
 _MOST_BYTES = 16 * 2**20
 
@@ -38,6 +41,7 @@ class Endpoint:
         api_key_env: Environment variable that holds the key; None for OpenAI's own, or for no key where a URL is given.
         headers: More headers, for what is no secret.
         headers_env: More headers, by name, from environment variables.
+        more_headers: Names of headers that requests bring along.
         ca_file: Certificates of the authority that vouches for the server, or None for the system's.
         try_timeout_s: Wall time that one try may take.
         concurrency: Most connections at once.
@@ -50,6 +54,7 @@ class Endpoint:
     api_key_env: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     headers_env: Mapping[str, str] = field(default_factory=dict)
+    more_headers: tuple[str, ...] = ()
     ca_file: str | None = None
     try_timeout_s: float = 60.0
     concurrency: int = 1
@@ -128,23 +133,28 @@ def _llm(endpoint: Endpoint, key: str, headers: Mapping[str, str]) -> Any:
         raise WeightsError("this Ultralytics has no LLM", help="pip install -U ultralytics") from error
     from openai import AsyncOpenAI, OpenAI
 
-    # Names of headers in the SDK's own environment variables go to OpenAI only.
-    own = frozenset(headers) | (
-        frozenset({"openai-organization", "openai-project"}) if not endpoint.base_url else set()
+    for name in _WIRE_LOGS:  # they print whole URLs, and headers as a server sends them
+        if logging.getLogger(name).level == logging.NOTSET:
+            logging.getLogger(name).setLevel(logging.WARNING)
+    # What the SDK finds in its own environment variables goes to OpenAI only.
+    ambient = () if endpoint.base_url else ("openai-organization", "openai-project")
+    guard = Guard(
+        frozenset({*headers, *endpoint.more_headers, *ambient}),
+        most_bytes=endpoint.most_bytes,
+        within_s=endpoint.try_timeout_s,
     )
-    guard = Guard(own, most_bytes=endpoint.most_bytes, within_s=endpoint.try_timeout_s)
     context = _certificates(endpoint.ca_file)
     timeout = httpx2.Timeout(endpoint.try_timeout_s, connect=min(_CONNECT_S, endpoint.try_timeout_s))
     limits = httpx2.Limits(max_connections=endpoint.concurrency + 1, max_keepalive_connections=endpoint.concurrency)
     options: dict[str, Any] = {
         "api_key": key,
-        "base_url": endpoint.base_url,
+        "base_url": endpoint.base_url or _OPENAI_URL,
         "default_headers": dict(headers),
         "timeout": timeout,
         "max_retries": 0,
     }
     llm = LLM(endpoint.model, api=endpoint.api, base_url=endpoint.base_url, api_key=key)
-    proxy = _proxy(str(endpoint.base_url or "https://api.openai.com"))
+    proxy = _proxy(endpoint.base_url or _OPENAI_URL)
     inner = httpx2.HTTPTransport(verify=context, limits=limits, proxy=proxy)
     llm.client = OpenAI(
         http_client=httpx2.Client(transport=GuardedTransport(inner, guard), timeout=timeout, follow_redirects=False),
