@@ -153,7 +153,7 @@ class RemoteVlm(Vlm):
 
     @property
     def tokens(self) -> int:
-        """Tokens of all answers so far, of input and output together."""
+        """Tokens of all answers and probes so far, of input and output together."""
         return self._line.spending.tokens
 
     @property
@@ -176,7 +176,7 @@ class RemoteVlm(Vlm):
             self.wired(schema)
             if not self._probes:
                 return
-            prober = Prober(self._line.connection, self._request)
+            prober = Prober(self._line.connection, self._request, self._line.spending)
             if self.proof is None:
                 self.proof = self._prove(prober, schema)
                 if self.proof.images == "no" and self._pictures:

@@ -21,6 +21,7 @@ from hazardlens.vlm.remote.connection import Connection, messages_for
 from hazardlens.vlm.remote.dialects import Api, Dialect
 from hazardlens.vlm.remote.faults import Fault, fault_of
 from hazardlens.vlm.remote.forms import Node, form_for
+from hazardlens.vlm.remote.limits import Spending
 from hazardlens.vlm.remote.pictures import data_uri
 from hazardlens.vlm.remote.reading import Said, read_response
 from hazardlens.vlm.remote.restoring import unwrapped
@@ -57,11 +58,13 @@ class Prober:
     Args:
         connection: Calls it.
         request: Arguments that go with every request.
+        spending: Counts the tokens.
     """
 
-    def __init__(self, connection: Connection, request: Mapping[str, Any]) -> None:
+    def __init__(self, connection: Connection, request: Mapping[str, Any], spending: Spending) -> None:
         self._connection = connection
         self._request = request
+        self._spending = spending
 
     @property
     def _api(self) -> Api:
@@ -143,6 +146,7 @@ class Prober:
         except Exception as error:  # noqa: BLE001 - each becomes a fault
             fault = fault_of(error)
             raise Fault(fault.kind, self._connection.redact(fault.reason)) from None
+        self._spending.add_tokens((said.input_tokens or 0) + (said.output_tokens or 0))
         body = response.to_dict(mode="json", warnings=False) if hasattr(response, "to_dict") else {}
         return said, body
 
