@@ -104,9 +104,10 @@ class Summary:
             return
         self.questions_by_status[answer.status] += 1
         self.questions_by_trigger.update(outcome.record.vlm.trigger)
-        self.questions_by_enforced[str(outcome.record.vlm.enforced)] += 1
-        self.questions_by_model[str(outcome.record.vlm.model)] += 1
-        self.reused += outcome.record.vlm.reused
+        state = outcome.record.vlm
+        self.questions_by_enforced.update([state.enforced] if state.enforced else [])
+        self.questions_by_model.update([state.model] if state.model else [])
+        self.reused += state.reused
         self.latencies_s.append(answer.latency_s)
         if answer.reason:
             self._count_reason(answer.status, answer.reason)
