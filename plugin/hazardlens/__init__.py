@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         OutputExistsError,
         PipelineError,
         SchemaError,
+        ServerError,
         VideoError,
         WeightsError,
     )
@@ -53,6 +54,7 @@ _HOME = {
     "Question": "vlm",
     "Reply": "vlm",
     "SchemaError": "errors",
+    "ServerError": "errors",
     "VideoError": "errors",
     "VideoRun": "video",
     "Vlm": "vlm",
@@ -86,6 +88,7 @@ __all__ = [
     "Question",
     "Reply",
     "SchemaError",
+    "ServerError",
     "VideoError",
     "VideoRun",
     "Vlm",

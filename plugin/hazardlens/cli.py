@@ -32,6 +32,11 @@ app = typer.Typer(
 schema_app = typer.Typer(help="Look at field schemas.", no_args_is_help=True)
 app.add_typer(schema_app, name="schema")
 
+_BaseUrl = Annotated[
+    str | None, typer.Option(metavar="URL", help="Base URL of an OpenAI-compatible server that runs the VLM.")
+]
+_Api = Annotated[str | None, typer.Option(metavar="API", help="Its API: chat.completions (unless given) or responses.")]
+
 _out = Console(emoji=False)
 _err = Console(stderr=True, emoji=False)
 
@@ -59,7 +64,13 @@ def process(
     pipeline: Annotated[str, typer.Option(help="A shipped pipeline's name, or a pipeline file.")] = "site",
     detector: Annotated[str | None, typer.Option(metavar="W", help="Weights of an Ultralytics model.")] = None,
     vlm: Annotated[
-        str | None, typer.Option(metavar="V", help="Hub name or folder of a VLM; 'none' for detections only.")
+        str | None,
+        typer.Option(metavar="V", help="Hub name or folder of a VLM, or its name on a server; 'none' for none."),
+    ] = None,
+    base_url: _BaseUrl = None,
+    api: _Api = None,
+    concurrency: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Questions to the server at once.")
     ] = None,
     schema: Annotated[
         str | None, typer.Option(metavar="S", help="A shipped schema's name, a JSON Schema file, or JSON.")
@@ -102,12 +113,38 @@ def process(
             "vlm": vlm,
             "schema": schema,
             "every": every,
-            "overrides": _settings(settings or []),
+            "overrides": _remote(base_url, api, concurrency) | _settings(settings or []),
         },
         quiet=quiet,
         as_json=as_json,
     )
     raise typer.Exit(run_jobs(job, out=_out, err=_err))
+
+
+@app.command()
+def check(
+    pipeline: Annotated[
+        str, typer.Argument(metavar="[PIPELINE]", help="A shipped pipeline, or a pipeline file.")
+    ] = "site",
+    vlm: Annotated[str | None, typer.Option(metavar="V", help="Name of the model on the server.")] = None,
+    base_url: _BaseUrl = None,
+    api: _Api = None,
+    schema: Annotated[str | None, typer.Option(metavar="S", help="A schema, in place of the pipeline's.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="PLACE=VALUE", help="Change a setting of the pipeline.")
+    ] = None,
+) -> None:
+    """Ask a VLM's server a few short questions: does it answer, look at pictures, and hold the schema?
+
+    Exit code: 0 all of it; 3 it works, but something is not held or cannot be seen; 2 it cannot be used.
+    """
+    from hazardlens.checking import check_vlm
+    from hazardlens.console import quiet_libraries
+    from hazardlens.parts import settle
+
+    quiet_libraries()
+    changes = _remote(base_url, api, None) | _settings(settings or [])
+    raise typer.Exit(check_vlm(settle(pipeline, vlm=vlm, schema=schema, overrides=changes), out=_out, err=_err))
 
 
 @app.command()
@@ -187,6 +224,11 @@ def _matches(pattern: str) -> list[str]:
     """What a pattern matches, without results of earlier runs."""
     found = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute patterns
     return [path for path in found if not (Path(path).name in RESULTS and Path(path).with_name(RECORDS).exists())]
+
+
+def _remote(base_url: str | None, api: str | None, concurrency: int | None) -> dict[str, Any]:
+    given = {"base_url": base_url, "api": api, "concurrency": concurrency}
+    return {f"vlm.{name}": value for name, value in given.items() if value is not None}
 
 
 def _settings(given: list[str]) -> dict[str, Any]:

@@ -7,6 +7,7 @@
     │   ├── PipelineError              a pipeline file or setting
     │   └── OutputExistsError          the output folder already holds results
     ├── WeightsError                   a detector or VLM that cannot be loaded
+    ├── ServerError                    a VLM server that cannot be used as the pipeline wants it
     ├── DetectionError                 the detector failed on a frame
     ├── OutputError (OSError)          results that cannot be written
     └── ConstraintError                the mask and the model do not fit together
@@ -65,6 +66,13 @@ class OutputExistsError(InputError):
 class WeightsError(HazardlensError):
     """A detector or VLM that cannot be loaded: missing, incomplete, unreachable or of the wrong kind."""
 
+    exit_code = 2
+
+
+class ServerError(HazardlensError):
+    """A VLM server that cannot be used: unreachable, refusing, without that model, or blind to pictures."""
+
+    retryable = True
     exit_code = 2
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from hazardlens.detect.base import Detector
 from hazardlens.errors import PipelineError
 from hazardlens.pipeline import Pipeline, VlmSettings
+from hazardlens.pipeline.remote import RemoteSettings
 from hazardlens.schema import FieldSchema
 from hazardlens.vlm.base import View, Vlm
 
@@ -138,6 +139,7 @@ def load_vlm(settled: Settled, class_names: Collection[str]) -> Vlm | None:
         PipelineError: If the pipeline does not fit the classes.
         SchemaError: If the schema does not fit the VLM or the number of objects asked about.
         WeightsError: If the VLM cannot be loaded.
+        ServerError: If the VLM's server cannot be used.
     """
     settled.pipeline.check(settled.schema, class_names)
     vlm = settled.vlm or _vlm(settled.pipeline.vlm)
@@ -218,8 +220,30 @@ def _detector(settings: Pipeline) -> Detector:
 def _vlm(settings: VlmSettings | None) -> Vlm | None:
     if settings is None:
         return None
-    from hazardlens.vlm.local import LocalVlm
+    members = [make_vlm(one) for one in (settings, *settings.fallback)]
+    if len(members) == 1:
+        return members[0]
+    from hazardlens.vlm.fallback import FallbackVlm
 
+    return FallbackVlm(members)
+
+
+def make_vlm(settings: VlmSettings) -> Vlm:
+    """Make the VLM of some settings, without its fallbacks; a local one is loaded, a server is not called yet.
+
+    Raises:
+        PipelineError: If a setting of a server is at fault.
+        WeightsError: If it cannot be loaded.
+    """
     shown = {field.name for field in fields_of(View)}
     view = View(**settings.model_dump(include=shown))
-    return LocalVlm(**settings.model_dump(exclude=shown), view=view)
+    other = settings.model_dump(exclude={*shown, "fallback"})
+    remote = {*RemoteSettings.model_fields}
+    if settings.is_remote:
+        from hazardlens.vlm.remote.model import RemoteVlm
+
+        shared = {"model", "max_new_tokens", "temperature", "top_p", "seed", "timeout_s"}
+        return RemoteVlm(**{key: value for key, value in other.items() if key in remote | shared}, view=view)
+    from hazardlens.vlm.local import LocalVlm
+
+    return LocalVlm(**{key: value for key, value in other.items() if key not in remote}, view=view)

@@ -139,6 +139,8 @@ class VlmState:
         input_tokens: Tokens of prompt and picture, or None where unknown.
         output_tokens: Tokens of the answer, or None where unknown.
         raw: The answer's text as the model gave it, on asked frames; None elsewhere.
+        fallback: What was asked before `model` in vain, and why, in order.
+        reused: Whether the answer is that of an earlier question of exactly the same bytes.
     """
 
     status: Status
@@ -153,6 +155,8 @@ class VlmState:
     input_tokens: int | None = None
     output_tokens: int | None = None
     raw: str | None = None
+    fallback: tuple[str, ...] = ()
+    reused: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -233,7 +237,7 @@ class FrameRecord:
             "confidence": None
             if self.confidence is None
             else {name: own.to_dict() for name, own in self.confidence.items()},
-            "vlm": {**asdict(self.vlm), "trigger": list(self.vlm.trigger)},
+            "vlm": {**asdict(self.vlm), "trigger": list(self.vlm.trigger), "fallback": list(self.vlm.fallback)},
             "rules": [asdict(trace) for trace in self.rules],
             "contradictions": [asdict(item) for item in self.contradictions],
             "alerts": list(self.alerts),

@@ -188,7 +188,28 @@ def test_a_lane_can_be_ended_from_its_own_thread() -> None:
     future.add_done_callback(finish)
     gate.set()
     assert future.result(10).status == "ok"
-    lane._worker.join(10)
-    assert not lane._worker.is_alive()
+    (worker,) = lane._workers
+    worker.join(10)
+    assert not worker.is_alive()
     assert own == [True]
     assert not lane.is_own_thread
+
+
+def test_a_lane_asks_as_many_questions_at_once_as_its_vlm_takes() -> None:
+    together = threading.Barrier(3)
+    vlm = FunctionVlm(lambda q: VALID if together.wait(10) is not None else "")
+    vlm.concurrency = 3
+    lane = Lane(vlm)
+    futures = [lane.ask(question(index)) for index in range(6)]
+    assert lane.waiting <= 6
+    assert [future.result(10).status for future in futures] == ["ok"] * 6
+    lane.close()
+    assert not any(worker.is_alive() for worker in lane._workers)
+
+
+@pytest.mark.parametrize("end", ["timeout", "error", "skipped"])
+def test_a_reply_that_says_nothing_has_its_status(end: str) -> None:
+    result = answer(Ending(Reply(text="", end=end, reason="why", attempts=3)), question(), threading.Event())
+    assert (result.status, result.reason, result.attempts, result.fields) == (end, "why", 3, None)
+    assert result.reply is not None
+    assert result.reply.told is None

@@ -19,6 +19,7 @@ CALM = {"notes": "Nothing of note.", "hazard": "none", "severity": "none"}
 
 
 def outcome(index: int, fields: dict | None, status: str, answer: Answer | None = None, **more) -> Outcome:
+    asked = {"trigger": ("every",), "model": "tiny", "enforced": "mask", "reused": index == 4} if answer else {}
     record = FrameRecord(
         source="x",
         frame=index,
@@ -26,7 +27,7 @@ def outcome(index: int, fields: dict | None, status: str, answer: Answer | None 
         size_wh=(4, 4),
         detections=(),
         fields=fields,
-        vlm=VlmState(status=status, trigger=("every",) if answer else ()),
+        vlm=VlmState(status=status, **asked),
         **more,
     )
     frame = Frame(image=np.zeros((4, 4, 3), np.uint8), index=index, time_s=index / 10, source="x")
@@ -74,6 +75,9 @@ def test_questions_and_their_fates_are_counted(summary: Summary) -> None:
         "asked": 3,
         "by_status": {"ok": 2, "timeout": 1},
         "by_trigger": {"every": 3},
+        "by_enforced": {"mask": 3},
+        "by_model": {"tiny": 3},
+        "reused": 1,
         "reasons": {"timeout: late": 1},
         "latency_s": {"median": 0.4, "max": 1.0, "total": 1.6},
         "input_tokens": 300,

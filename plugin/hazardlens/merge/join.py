@@ -102,11 +102,12 @@ class Joiner:
             self._notice_restart(frame.time_s)
         if answer is None:
             return self._unasked(frame, detections, model)
+        if answer.reply is not None:
+            model, enforced = answer.reply.model or model, answer.reply.enforced or enforced
         state = _answered_state(frame, answer, trigger, model, enforced)
         if answer.status != "ok" or answer.fields is None:
-            self._failure = f"frame {frame.index} failed: {answer.status}" + (
-                f": {answer.reason}" if answer.reason else ""
-            )
+            what = "was not asked" if answer.status == "skipped" else f"failed: {answer.status}"
+            self._failure = f"frame {frame.index} {what}" + (f": {answer.reason}" if answer.reason else "")
             return frame_record(frame, detections, state, asked=asked)
         outcome = self._judge(frame, detections, asked, answer.fields)
         confidence = answer.reply.confidence if answer.reply else None
@@ -222,7 +223,9 @@ def _answered_state(
         attempts=answer.attempts,
         input_tokens=reply.input_tokens if reply else None,
         output_tokens=reply.output_tokens if reply else None,
-        raw=reply.text if reply else None,
+        raw=reply.told if reply else None,
+        fallback=reply.fallback if reply else (),
+        reused=reply.reused if reply else False,
     )
 
 

@@ -8,11 +8,9 @@ import queue
 import threading
 import time
 from concurrent.futures import Future, InvalidStateError
-from typing import get_args
 
-from hazardlens.record import Status
-from hazardlens.schema import AnswerError
-from hazardlens.vlm.base import Answer, Question, Reply, ReplyEnd, Shown, Vlm
+from hazardlens.vlm.base import Answer, Question, Reply, Shown, Vlm
+from hazardlens.vlm.judging import judged
 from hazardlens.vlm.prompt import show
 
 _log = logging.getLogger(__name__)
@@ -23,23 +21,27 @@ _LOOKS_UP_S = 0.2
 
 
 class Lane:
-    """Asks one VLM, one question at a time, with a bounded number of them under way.
+    """Asks one VLM, as many questions at once as it takes, with a bounded number of them under way.
 
     Args:
         vlm: The VLM to ask.
-        depth: Questions waiting or being answered at most; `ask` waits beyond that.
+        depth: Questions waiting or being answered at most, or None for three more than are asked at once; `ask` waits
+            beyond that.
     """
 
-    def __init__(self, vlm: Vlm, *, depth: int = 4) -> None:
+    def __init__(self, vlm: Vlm, *, depth: int | None = None) -> None:
         self._vlm = vlm
         self._stop = threading.Event()
-        self._places = threading.BoundedSemaphore(depth)
+        self._places = threading.BoundedSemaphore(vlm.concurrency + 3 if depth is None else depth)
         self._questions: queue.SimpleQueue[tuple[Question, Future[Answer]] | None] = queue.SimpleQueue()
         self._under_way: set[Future[Answer]] = set()
         self._failing = False
         # A daemon, for a VLM that hangs must not keep the program from ending.
-        self._worker = threading.Thread(target=self._work, name=THREAD_NAME, daemon=True)
-        self._worker.start()
+        self._workers = [
+            threading.Thread(target=self._work, name=THREAD_NAME, daemon=True) for _ in range(vlm.concurrency)
+        ]
+        for worker in self._workers:
+            worker.start()
 
     @property
     def waiting(self) -> int:
@@ -70,19 +72,22 @@ class Lane:
 
     @property
     def is_own_thread(self) -> bool:
-        """Whether the caller runs in the lane's thread, as what is done when a future is settled does."""
-        return threading.current_thread() is self._worker
+        """Whether the caller runs in a thread of the lane, as what is done when a future is settled does."""
+        return threading.current_thread() in self._workers
 
     def end(self) -> None:
-        """Stop, and let the thread end by itself; nobody waits for it."""
+        """Stop, and let the threads end by themselves; nobody waits for them."""
         self.stop()
-        self._questions.put(None)
+        for _ in self._workers:
+            self._questions.put(None)
 
     def close(self) -> None:
         """Stop, and give the VLM a moment to do so."""
         self.end()
-        self._worker.join(_CLOSE_WAITS_S)
-        if self._worker.is_alive():
+        waits_until = time.monotonic() + _CLOSE_WAITS_S
+        for worker in self._workers:
+            worker.join(max(0.0, waits_until - time.monotonic()))
+        if any(worker.is_alive() for worker in self._workers):
             _log.warning("%s does not stop; its last answer is not waited for", self._vlm.name)
 
     def _work(self) -> None:
@@ -111,43 +116,20 @@ def answer(vlm: Vlm, question: Question, stop: threading.Event) -> Answer:
     """Ask, then judge the reply by the schema that it was asked with; every failure becomes a status."""
     started = time.perf_counter()
     shown: Shown | None = None
-    reply: Reply | None = None
-    fields = None
-    status: Status
-    reason: str | None
-    try:
+
+    def ask() -> Reply:
+        nonlocal shown
         shown = show(question, vlm.view)
-        reply = _checked(vlm.ask(question, shown, stop))
-        status, reason = _ended(reply)
-        if status == "ok":
-            fields = question.schema.parse(reply.text)
-    except AnswerError as error:
-        status, reason = "invalid", str(error)
-    except TimeoutError as error:
-        status, reason = "timeout", str(error) or "no answer in time"
-    except BaseException as error:  # noqa: BLE001 - whatever a VLM raises becomes a status, or the lane would stand still
-        status, reason = "error", f"{type(error).__name__}: {error}"
-        _log.debug("question about frame %d", question.frame.index, exc_info=error)
+        return vlm.ask(question, shown, stop)
+
+    verdict = judged(ask, question)
+    reply = verdict.reply
     return Answer(
-        status=status,
-        reason=reason,
-        fields=fields,
+        status=verdict.status,
+        reason=verdict.reason,
+        fields=verdict.fields,
         reply=reply,
         latency_s=time.perf_counter() - started,
-        attempts=1,
+        attempts=reply.attempts if reply else 1,
         shown=shown,
     )
-
-
-def _checked(reply: object) -> Reply:
-    if not isinstance(reply, Reply) or not isinstance(reply.text, str):
-        raise TypeError(f"expected a Reply with a text, the VLM gave {type(reply).__name__}")
-    if reply.end not in get_args(ReplyEnd):
-        raise TypeError(f"expected a Reply that ends in one of {', '.join(get_args(ReplyEnd))}, got {reply.end!r}")
-    return reply
-
-
-def _ended(reply: Reply) -> tuple[Status, str | None]:
-    if reply.end == "complete":
-        return "ok", None
-    return reply.end, reply.reason or f"the answer is {reply.end}"

@@ -60,6 +60,9 @@ class Summary:
     detections_by_class: Counter[str] = field(default_factory=Counter)
     questions_by_status: Counter[str] = field(default_factory=Counter)
     questions_by_trigger: Counter[str] = field(default_factory=Counter)
+    questions_by_enforced: Counter[str] = field(default_factory=Counter)
+    questions_by_model: Counter[str] = field(default_factory=Counter)
+    reused: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     latencies_s: list[float] = field(default_factory=list)
     tokens: Counter[str] = field(default_factory=Counter)
@@ -101,6 +104,10 @@ class Summary:
             return
         self.questions_by_status[answer.status] += 1
         self.questions_by_trigger.update(outcome.record.vlm.trigger)
+        state = outcome.record.vlm
+        self.questions_by_enforced.update([state.enforced] if state.enforced else [])
+        self.questions_by_model.update([state.model] if state.model else [])
+        self.reused += state.reused
         self.latencies_s.append(answer.latency_s)
         if answer.reason:
             self._count_reason(answer.status, answer.reason)
@@ -150,6 +157,9 @@ class Summary:
                 "asked": self.questions,
                 "by_status": dict(self.questions_by_status),
                 "by_trigger": dict(self.questions_by_trigger),
+                "by_enforced": dict(self.questions_by_enforced),
+                "by_model": dict(self.questions_by_model),
+                "reused": self.reused,
                 "reasons": dict(self.reasons.most_common(20)),
                 "latency_s": _spread(self.latencies_s),
                 "input_tokens": self.tokens["input"],

@@ -51,7 +51,7 @@ class Trace(Output):
             "trigger": list(question.trigger),
             "status": answer.status,
             "reason": answer.reason,
-            "raw": answer.reply.text if answer.reply else None,
+            "raw": answer.reply.told if answer.reply else None,
             "latency_s": answer.latency_s,
             "model_steps": answer.reply.model_steps if answer.reply else None,
             "schema": question.schema.document,

@@ -65,6 +65,7 @@ def class_problems(pipeline: Pipeline, class_names: Collection[str] | None) -> I
 
 def _classes_named(pipeline: Pipeline) -> Iterator[tuple[str, Iterable[str] | None]]:
     yield "ask.new_track", pipeline.ask.new_track
+    yield "vlm.blur", pipeline.vlm.blur if pipeline.vlm is not None else None
     for index, item in enumerate(pipeline.ask.zones):
         yield f"ask.zones.{index}.classes", item.classes
     for name, zone in pipeline.zones.items():

@@ -61,6 +61,7 @@ def _beside(content: dict[str, Any], folder: Path) -> dict[str, Any]:
         (content.get("detector"), "weights", Path.exists),
         (content.get("detector"), "tracker", Path.is_file),
         (content.get("vlm"), "model", Path.is_dir),
+        (content.get("vlm"), "ca_file", Path.is_file),
     )
     for part, key, present in places:
         value = part.get(key) if isinstance(part, dict) else None

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from hazardlens.pipeline.remote import RemoteSettings
 from hazardlens.pipeline.values import Classes, Duration, Fraction, Part
 
 
@@ -33,8 +34,8 @@ class DetectorSettings(Part):
     tracker: str | None = None
 
 
-class VlmSettings(Part):
-    """The vision-language model.
+class VlmSettings(RemoteSettings):
+    """The vision-language model; those of `RemoteSettings` count where it is asked over the network.
 
     Attributes:
         model: Name on the Hugging Face hub, or a folder.
@@ -54,6 +55,8 @@ class VlmSettings(Part):
         revision: Revision on the hub, or None.
         timeout_s: Wall time that one answer may take, or None for no limit.
         exact_confidence: Whether the model's own probability of each value of a choice is found too.
+        blur: Classes whose boxes are made unrecognizable in all pictures.
+        fallback: What is asked, in order, where this one gives no valid answer.
     """
 
     model: Annotated[str, Field(min_length=1)]
@@ -73,6 +76,14 @@ class VlmSettings(Part):
     revision: str | None = None
     timeout_s: Annotated[Duration, Field(gt=0)] | None = None
     exact_confidence: bool = False
+    blur: tuple[str, ...] = ()
+    fallback: tuple[VlmSettings, ...] = ()
+
+    @model_validator(mode="after")
+    def _flat(self) -> Self:
+        if any(other.fallback for other in self.fallback):
+            raise ValueError("a fallback has no fallback of its own; list them all in order")
+        return self
 
 
 class Zone(Part):

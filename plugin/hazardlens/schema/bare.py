@@ -107,16 +107,19 @@ class GroundedText(GroundedSchema):
         key: Equal for schemas of equal shape, and hashable.
         document: JSON Schema of the fields that the answer becomes.
         bare: What it looks like.
+
+    Attributes:
+        bare: See above.
     """
 
     def __init__(self, key: tuple[str, int], document: dict[str, Any], bare: Bare) -> None:
         super().__init__(key, document, 0)
-        self._bare = bare
+        self.bare = bare
 
     @cached_property
     def longest_bytes(self) -> int:
         """See `GroundedSchema`."""
-        return self._bare.shape().longest(lambda literal: len(literal.encode()))
+        return self.bare.shape().longest(lambda literal: len(literal.encode()))
 
     def longest_tokens(self, count_tokens: Callable[[str], int]) -> int:
         """See `GroundedSchema`."""
@@ -124,11 +127,11 @@ class GroundedText(GroundedSchema):
 
     def closing(self, count_tokens: Callable[[bytes], int]) -> Closing:
         """See `GroundedSchema`."""
-        return Closing(self._bare.shape(), count_tokens, pointer=f"/{self._bare.field}")
+        return Closing(self.bare.shape(), count_tokens, pointer=f"/{self.bare.field}")
 
     def grammar(self) -> str:
         """See `GroundedSchema`."""
-        return self._bare.grammar()
+        return self.bare.grammar()
 
     def parse(self, text: str) -> Fields:
         """The field that an answer becomes; as JSON, it may be given too.
@@ -137,12 +140,12 @@ class GroundedText(GroundedSchema):
             AnswerError: It is neither.
         """
         if probe.accepts(self.grammar(), text):
-            return {self._bare.field: text}
+            return {self.bare.field: text}
         if text.lstrip().startswith("{"):
             fields = super().parse(text)
-            if probe.accepts(self.grammar(), fields[self._bare.field]):
+            if probe.accepts(self.grammar(), fields[self.bare.field]):
                 return fields
-        raise AnswerError(f"not {self._bare.form}: {text[:100]!r}")
+        raise AnswerError(f"not {self.bare.form}: {text[:100]!r}")
 
 
 def read_bare(document: dict[str, Any]) -> Bare | None:

@@ -16,8 +16,11 @@ from hazardlens.frames.base import Frame
 from hazardlens.record import Confidence, Fields, Status
 from hazardlens.schema import FieldSchema, GroundedSchema
 
-ReplyEnd = Literal["complete", "truncated", "refused"]
-"""How a reply came to its end."""
+Enforced = Literal["mask", "server", "checked"]
+"""How the form of an answer is held: by a mask here, by a server that was seen to do it, or by validation only."""
+
+ReplyEnd = Literal["complete", "truncated", "refused", "timeout", "error", "skipped"]
+"""How a reply came to its end; in the last three cases nothing was said."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -52,12 +55,14 @@ class View:
         draw_ids: Whether the ids of the detections asked about are drawn on the pictures, and their boxes on the first.
         crops_px: Side in pixels of each object's own cut-out, shown in a second picture, or None for no second picture.
         describe_fields: Whether the prompt describes the fields; a VLM that was trained for its schema needs no words.
+        blur: Classes whose boxes are made unrecognizable in all pictures.
     """
 
     longest_side_px: int = 1024
     draw_ids: bool = False
     crops_px: int | None = None
     describe_fields: bool = True
+    blur: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -80,14 +85,21 @@ class Reply:
     """What a VLM said, before anybody has judged it.
 
     Attributes:
-        text: The answer's text.
-        end: `complete`, `truncated` (the token budget ran out) or `refused`.
+        text: The answer's text, in the form that the schema asks for.
+        end: `complete`, `truncated` (the token budget ran out), `refused`, `timeout` (no answer in time), `error` (no
+            answer), or `skipped` (not asked, because a limit is spent).
         reason: Why the reply is not complete, or None.
-        input_tokens: Tokens of prompt and pictures, or None where unknown.
-        output_tokens: Tokens of the answer, or None where unknown.
+        input_tokens: Tokens of prompt and pictures over all tries, or None where unknown.
+        output_tokens: Tokens of the answer over all tries, or None where unknown.
         model_steps: Forward passes of the model that the answer took, or None where unknown.
         extra_passes: Forward passes beyond those, for the model's exact probabilities.
         confidence: How sure the model was of its verdicts, by their JSON pointers in the answer, or None where unknown.
+        raw: The text as it came, or None where it is `text` itself.
+        attempts: Tries that the reply took.
+        model: Who replied, or None for the VLM that was asked.
+        enforced: How the form of this reply was held, or None for the VLM's own way.
+        fallback: What was asked before in vain, and why, in order.
+        reused: Whether this is the answer to an earlier question of exactly the same bytes.
     """
 
     text: str
@@ -98,6 +110,19 @@ class Reply:
     model_steps: int | None = None
     extra_passes: int = 0
     confidence: Mapping[str, Confidence] | None = None
+    raw: str | None = None
+    attempts: int = 1
+    model: str | None = None
+    enforced: Enforced | None = None
+    fallback: tuple[str, ...] = ()
+    reused: bool = False
+
+    @property
+    def told(self) -> str | None:
+        """The text as it came, or None where nothing was said."""
+        if self.end in ("timeout", "error", "skipped") and not (self.raw or self.text):
+            return None
+        return self.text if self.raw is None else self.raw
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,7 +130,7 @@ class Answer:
     """A judged reply: fields that satisfy the schema, or the reason why there are none.
 
     Attributes:
-        status: `ok`, `truncated`, `invalid`, `refused`, `timeout` or `error`.
+        status: `ok`, `truncated`, `invalid`, `refused`, `timeout`, `error` or `skipped`.
         reason: Why the status is not `ok`, or None.
         fields: The fields as the model gave them, or None unless `ok`.
         reply: What the model said, or None where it said nothing.
@@ -124,23 +149,25 @@ class Answer:
 
 
 class Vlm(ABC):
-    """A vision-language model that answers one question at a time.
+    """A vision-language model that answers questions.
 
     Attributes:
         name: Name of the model, as written into records.
         enforced: How it holds the form of its answers.
         view: How it is shown its questions.
         demo: Whether it is a demo model, which knows drawn scenes only; what is made with it says so.
+        concurrency: How many questions it may be asked at once.
     """
 
     name: str
-    enforced: Literal["mask", "server", "checked"]
+    enforced: Enforced
     view: View = View()
     demo: bool = False
+    concurrency: int = 1
 
     @abstractmethod
     def ask(self, question: Question, shown: Shown, stop: threading.Event) -> Reply:
-        """Answer `question`, given what is `shown`; a lane calls it from one thread, one question at a time.
+        """Answer `question`, given what is `shown`; a lane calls it from as many threads as `concurrency` says.
 
         Args:
             question: The question.

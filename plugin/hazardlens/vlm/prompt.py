@@ -10,6 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from hazardlens.detect.base import Detections
 from hazardlens.vlm.base import Question, Shown, View
+from hazardlens.vlm.blurring import blurred
 from hazardlens.vlm.crops import crop_sheet, sheet_columns
 
 _MARK_COLOUR = (255, 214, 0)
@@ -72,7 +73,7 @@ def _percent(fraction: float) -> str:
 
 
 def _picture(question: Question, view: View) -> NDArray[np.uint8]:
-    image = Image.fromarray(question.frame.image[:, :, ::-1])
+    image = Image.fromarray(blurred(question.frame.image, question.detections, view.blur)[:, :, ::-1])
     scale = min(1.0, view.longest_side_px / max(image.size))
     if scale < 1.0:
         size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
@@ -94,7 +95,8 @@ def _crops(question: Question, view: View) -> NDArray[np.uint8] | None:
     if view.crops_px is None or not question.asked:
         return None
     boxes = question.detections.boxes_xyxy_px[: question.asked]
-    sheet = crop_sheet(question.frame.image, boxes, crop_px=view.crops_px)
+    image_bgr = blurred(question.frame.image, question.detections, view.blur)
+    sheet = crop_sheet(image_bgr, boxes, crop_px=view.crops_px)
     if not view.draw_ids:
         return sheet
     image = Image.fromarray(sheet)

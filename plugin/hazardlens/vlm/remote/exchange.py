@@ -1,0 +1,263 @@
+"""One question to one server: tries, waits and what becomes of them. The only layer that tries again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pybreaker
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential_jitter
+from tenacity.stop import stop_before_delay
+
+from hazardlens.schema import AnswerError, GroundedSchema
+from hazardlens.schema.bare import GroundedText
+from hazardlens.vlm.base import Enforced, Reply, ReplyEnd
+from hazardlens.vlm.remote.connection import Connection, Messages
+from hazardlens.vlm.remote.faults import SERVER_FAULTS, Fault, Kind, fault_of
+from hazardlens.vlm.remote.limits import Gate, Spending
+from hazardlens.vlm.remote.reading import Said, read_response, refusal_in
+from hazardlens.vlm.remote.restoring import restored
+
+_ENDS: Mapping[Kind, ReplyEnd] = {
+    "invalid": "complete",
+    "truncated": "truncated",
+    "refused": "refused",
+    "timeout": "timeout",
+    "spent": "skipped",
+}
+_TOLD = 1_000
+_CUT_SILENTLY = "the answer was cut by the token budget, though the server says that it is complete"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Patience:
+    """How long and how often a question is tried.
+
+    Attributes:
+        within_s: Wall time for all tries together.
+        try_s: Wall time for one.
+        tries: Most tries against faults of the server.
+        first_wait_s: Wait after the first failed try, about; it doubles from try to try.
+        longest_wait_s: Longest such wait.
+    """
+
+    within_s: float = 60.0
+    try_s: float = 60.0
+    tries: int = 4
+    first_wait_s: float = 0.5
+    longest_wait_s: float = 8.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class Line:
+    """What all questions to one server share.
+
+    Attributes:
+        connection: Calls it.
+        breaker: Leaves it alone for a while after several failures in a row.
+        gate: Holds all calls back while it asks for that.
+        spending: What may still be spent.
+        patience: How long and how often a question is tried.
+    """
+
+    connection: Connection
+    breaker: pybreaker.CircuitBreaker
+    gate: Gate
+    spending: Spending
+    patience: Patience
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class Asked:
+    """One question on the wire.
+
+    Attributes:
+        schema: The schema that it is asked with.
+        messages: Makes the input of a request, given what is to be added to the prompt.
+        arguments: Makes the other arguments, given the token budget.
+        budget: Tokens that an answer may take at first.
+        enforced: How the form of the answer is held.
+    """
+
+    schema: GroundedSchema
+    messages: Callable[[str], Messages]
+    arguments: Callable[[int], Mapping[str, Any]]
+    budget: int
+    enforced: Enforced
+
+
+def new_breaker(failures: int, reset_s: float) -> pybreaker.CircuitBreaker:
+    """A circuit breaker that counts faults of the server only."""
+    return pybreaker.CircuitBreaker(
+        fail_max=failures,
+        reset_timeout=reset_s,
+        exclude=[lambda error: not (isinstance(error, Fault) and error.kind in SERVER_FAULTS)],
+        throw_new_error_on_trip=False,
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class Exchange:
+    """One question being asked. `run` it once.
+
+    Attributes:
+        line: The server.
+        asked: The question.
+    """
+
+    line: Line
+    asked: Asked
+    _addition: str = ""
+    _budget: int = 0
+    _attempts: int = 0
+    _faults: Counter[str] = field(default_factory=Counter)
+    _tokens: dict[str, int | None] = field(default_factory=lambda: {"input": None, "output": None})
+    _cut: Fault | None = None
+    _until_s: float = 0.0
+
+    async def run(self) -> Reply:
+        """Ask until there is an answer or another try cannot help; whatever happens becomes a reply."""
+        patience = self.line.patience
+        self._budget = self.asked.budget
+        self._until_s = time.monotonic() + patience.within_s
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(self._helps),
+            wait=self._wait,
+            stop=stop_before_delay(patience.within_s),
+            sleep=asyncio.sleep,
+            reraise=True,
+        )
+        try:
+            return await retrying(self._try)
+        except Fault as fault:
+            return self._failed(fault)
+
+    def _helps(self, error: BaseException) -> bool:
+        """Whether another try can help."""
+        if not isinstance(error, Fault):
+            return False
+        if error.kind in SERVER_FAULTS:
+            return sum(self._faults[kind] for kind in SERVER_FAULTS) < self.line.patience.tries
+        if error.kind in ("invalid", "truncated"):
+            return self._faults[error.kind] < 2
+        return error.kind == "busy"
+
+    def _wait(self, state: RetryCallState) -> float:
+        """Seconds until the next try; none where the server itself is well."""
+        fault = state.outcome.exception() if state.outcome is not None else None
+        if isinstance(fault, Fault) and fault.kind in ("invalid", "truncated"):
+            return 0.0
+        patience = self.line.patience
+        grown = wait_exponential_jitter(
+            multiplier=patience.first_wait_s, max=patience.longest_wait_s, jitter=patience.first_wait_s
+        )(state)
+        return max(grown, self.line.gate.closed_s)
+
+    async def _try(self) -> Reply:
+        try:
+            return await self._ask()
+        except Fault as fault:
+            self._faults[fault.kind] += 1
+            if fault.kind == "rejected" and self._cut is not None:
+                self._faults["truncated"] += 1
+                raise self._cut from None  # the larger budget does not fit into the context
+            if fault.kind == "truncated":
+                self._cut, self._budget = fault, 2 * self._budget
+            if fault.kind == "invalid":
+                self._addition = (
+                    f"An earlier answer was not valid:\n{fault.text[:_TOLD]}\nWhat is wrong with it: "
+                    f"{fault.reason[:_TOLD]}\nAnswer again, and mend that."
+                )
+            raise
+
+    async def _ask(self) -> Reply:
+        left_s = self._until_s - time.monotonic()
+        if self.line.gate.closed_s > left_s:
+            asks = f"the server asks to wait {self.line.gate.closed_s:.0f} s, longer than an answer may take"
+            raise Fault("rejected", asks)
+        await self.line.gate.passed()
+        spent = self.line.spending.take_call()
+        if spent is not None:
+            raise Fault("spent", spent)
+        try:
+            said = await self._call()
+        except pybreaker.CircuitBreakerError as error:
+            raise fault_of(error) from None
+        return self._judged(said)
+
+    async def _call(self) -> Said:
+        """Call the server once, under the breaker."""
+        connection, left_s = self.line.connection, self._until_s - time.monotonic()
+        with self.line.breaker.calling():
+            self._attempts += 1
+            try:
+                async with asyncio.timeout(min(self.line.patience.try_s, left_s)):
+                    response = await connection.call_async(
+                        self.asked.messages(self._addition), self.asked.arguments(self._budget)
+                    )
+                said = read_response(response, connection.endpoint.api)
+            except Exception as error:  # noqa: BLE001 - each becomes a fault, of which some are tried again
+                fault = fault_of(error)
+                fault = Fault(fault.kind, connection.redact(fault.reason), wait_s=fault.wait_s)
+                if fault.wait_s is not None:
+                    self.line.gate.hold(fault.wait_s)
+                raise fault from None
+            self._count(said)
+            if said.end == "failed":
+                raise Fault("server", connection.redact(said.reason or "the server failed"), said=said)
+            return said
+
+    def _count(self, said: Said) -> None:
+        for name, count in (("input", said.input_tokens), ("output", said.output_tokens)):
+            if count is not None:
+                self._tokens[name] = (self._tokens[name] or 0) + count
+        unknown = self._budget if said.output_tokens is None else 0
+        self.line.spending.add_tokens((said.input_tokens or 0) + (said.output_tokens or 0) + unknown)
+
+    def _judged(self, said: Said) -> Reply:
+        """The reply, if it is what was asked for.
+
+        Raises:
+            Fault: It is not.
+        """
+        redact, schema = self.line.connection.redact, self.asked.schema
+        raw = redact(said.text)
+        text = restored(raw, schema)
+        reason = redact(said.reason or "")
+        if said.end in ("truncated", "refused"):
+            raise Fault("truncated" if said.end == "truncated" else "refused", reason, said=said, text=raw)
+        cut = said.output_tokens is not None and said.output_tokens >= self._budget
+        if cut and isinstance(schema, GroundedText):
+            raise Fault("truncated", _CUT_SILENTLY, said=said, text=raw)
+        try:
+            refusal = refusal_in(schema.parse(text))
+        except AnswerError as error:
+            refusal = refusal_in(text)
+            if refusal is None and cut:
+                raise Fault("truncated", _CUT_SILENTLY, said=said, text=raw) from None
+            if refusal is None:
+                raise Fault("invalid", str(error), said=said, text=raw) from None
+        if refusal is not None:
+            raise Fault("refused", f"the answer is a refusal: {refusal}", said=said, text=raw)
+        return self._reply(text=text, raw=raw)
+
+    def _reply(self, *, text: str, raw: str, end: ReplyEnd = "complete", reason: str | None = None) -> Reply:
+        return Reply(
+            text=text,
+            raw=raw if raw != text else None,
+            end=end,
+            reason=reason,
+            input_tokens=self._tokens["input"],
+            output_tokens=self._tokens["output"],
+            attempts=self._attempts,
+            enforced=self.asked.enforced,
+        )
+
+    def _failed(self, fault: Fault) -> Reply:
+        end = _ENDS.get(fault.kind, "error")
+        tries = f" ({self._attempts} tries)" if self._attempts > 1 else ""
+        return self._reply(text=fault.text, raw=fault.text, end=end, reason=f"{fault.reason}{tries}")

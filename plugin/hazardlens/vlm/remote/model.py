@@ -1,0 +1,284 @@
+"""A remote VLM: any OpenAI-compatible server, through `ultralytics.LLM`."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hazardlens.errors import ServerError
+from hazardlens.schema import GroundedSchema
+from hazardlens.vlm.base import Enforced, Question, Reply, Shown, View, Vlm
+from hazardlens.vlm.remote.connection import Connection, Endpoint, messages_for
+from hazardlens.vlm.remote.dialects import AUTO, DIALECTS, Api, Dialect, dialect
+from hazardlens.vlm.remote.exchange import Asked, Exchange, Line, Patience, new_breaker
+from hazardlens.vlm.remote.faults import Fault
+from hazardlens.vlm.remote.limits import Gate, Spending
+from hazardlens.vlm.remote.loop import submit
+from hazardlens.vlm.remote.pictures import data_uris
+from hazardlens.vlm.remote.probe import Prober, Proof, kind_of_server
+from hazardlens.vlm.remote.wire import Wired, budget_for, merged, wire
+
+_log = logging.getLogger(__name__)
+
+_LOOKS_UP_S = 0.05
+_WITHIN_S = 60.0
+_ANSWERS_KEPT = 256
+_TOKENS, _TOKENS_PER_OBJECT = 512, 24
+_TRIED_IN_TURN = ("json_schema", "llama.cpp", "vllm", "function", "prompt")
+
+
+class RemoteVlm(Vlm):
+    """A model on a server.
+
+    Every answer is validated here, whatever the server promises. `prepare` asks the server a few short questions to see
+    what it does; until then, and where it does not hold the schema, `enforced` is `checked`.
+
+    Args:
+        model: Name of the model on the server.
+        base_url: The server's base URL, or None for OpenAI's own.
+        api: `chat.completions` or `responses`.
+        dialect: A row's name, or `auto` to find it out.
+        api_key_env: Environment variable that holds the key.
+        headers: More headers, for what is no secret.
+        headers_env: More headers, by name, from environment variables.
+        ca_file: Certificates of the authority that vouches for the server, or None for the system's.
+        request: Arguments that go with every request, unchanged, over those of hazardlens; a null takes one out.
+        concurrency: Questions in flight at once.
+        timeout_s: Wall time that one answer may take, all tries together; None for 60 s.
+        try_timeout_s: Wall time that one try may take, or None for all of it.
+        tries: Most tries against faults of the server.
+        first_wait_s: Wait after the first failed try, about.
+        breaker_failures: Faults in a row after which the server is left alone.
+        breaker_reset_s: For how long.
+        max_new_tokens: Tokens that an answer may take, or None for 512 and 24 for each object.
+        temperature: Sampling temperature, where the dialect takes it.
+        top_p: As the server takes it, or None.
+        seed: Seed of the sampling, where the dialect takes it.
+        view: How it is shown its questions.
+        jpeg_quality: Quality of the pictures sent, 1 to 100.
+        pictures: Whether pictures are sent; without them the model knows only what the detector found.
+        calls_per_minute: Most calls within a minute, or None.
+        tokens_per_run: Most tokens, or None.
+        reuse: Whether an answer is reused for exactly the same bytes.
+        probe: Whether the server is asked what it does before the first question.
+
+    Raises:
+        PipelineError: If URL, dialect, CA file or an environment variable is at fault.
+        WeightsError: If the installed Ultralytics has no `LLM`.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        base_url: str | None = None,
+        api: Api | None = None,
+        dialect: str = AUTO,
+        api_key_env: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        headers_env: Mapping[str, str] | None = None,
+        ca_file: str | None = None,
+        request: Mapping[str, Any] | None = None,
+        concurrency: int = 1,
+        timeout_s: float | None = None,
+        try_timeout_s: float | None = None,
+        tries: int = 4,
+        first_wait_s: float = 0.5,
+        breaker_failures: int = 5,
+        breaker_reset_s: float = 30.0,
+        max_new_tokens: int | None = None,
+        temperature: float = 0.0,
+        top_p: float | None = None,
+        seed: int = 0,
+        view: View = Vlm.view,
+        jpeg_quality: int = 85,
+        pictures: bool = True,
+        calls_per_minute: int | None = None,
+        tokens_per_run: int | None = None,
+        reuse: bool = False,
+        probe: bool = True,
+    ) -> None:
+        within_s = timeout_s or _WITHIN_S
+        patience = Patience(
+            within_s=within_s,
+            try_s=min(try_timeout_s or within_s, within_s),
+            tries=tries,
+            first_wait_s=first_wait_s,
+        )
+        endpoint = Endpoint(
+            model=str(model),
+            base_url=base_url,
+            api=api or "chat.completions",
+            api_key_env=api_key_env,
+            headers=dict(headers or {}),
+            headers_env=dict(headers_env or {}),
+            more_headers=tuple((request or {}).get("extra_headers", {})),
+            ca_file=ca_file,
+            try_timeout_s=patience.try_s,
+            concurrency=concurrency,
+        )
+        connection = Connection(endpoint)
+        self.name = f"{model} at {endpoint.place}"
+        self.view = view
+        self.concurrency = concurrency
+        self.enforced: Enforced = "checked"
+        self.proof: Proof | None = None
+        self._dialect = _first_dialect(dialect, base_url)
+        self._is_found_out = dialect != AUTO or base_url is None
+        self._line = Line(
+            connection=connection,
+            breaker=new_breaker(breaker_failures, breaker_reset_s),
+            gate=Gate(),
+            spending=Spending(calls_per_minute=calls_per_minute, tokens_per_run=tokens_per_run),
+            patience=patience,
+        )
+        self._request = dict(request or {})
+        self._sampling = {"temperature": temperature, "top_p": top_p, "seed": seed}
+        self._max_new_tokens = max_new_tokens
+        self._jpeg_quality = jpeg_quality
+        self._pictures = pictures
+        self._probes = probe
+        self._answers: OrderedDict[str, Reply] | None = OrderedDict() if reuse else None
+        self._preparing = threading.Lock()
+        self._end = weakref.finalize(self, _close, connection)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all answers and probes so far, of input and output together."""
+        return self._line.spending.tokens
+
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect that is spoken."""
+        return self._dialect
+
+    def wired(self, schema: GroundedSchema) -> Wired:
+        """A schema as it goes over the wire."""
+        return wire(schema, self._dialect, self._line.connection.endpoint.api)
+
+    def prepare(self, schema: GroundedSchema) -> None:
+        """See that the schema fits, and what the server does; the first time, also that it answers and sees pictures.
+
+        Raises:
+            SchemaError: If the schema is larger than the server takes.
+            ServerError: If the server does not answer, or sees no pictures although they are sent.
+        """
+        with self._preparing:
+            self.wired(schema)
+            if not self._probes:
+                return
+            prober = Prober(self._line.connection, self._request, self._line.spending)
+            if self.proof is None:
+                self.proof = self._prove(prober, schema)
+                if self.proof.images == "no" and self._pictures:
+                    raise ServerError(
+                        f"{self.name} takes no pictures: {self.proof.why}",
+                        help="Name a model that sees, or set vlm.pictures: false to ask about the detections only.",
+                    )
+            elif self.proof.enforces:
+                self.proof = replace(self.proof, enforces=_enforces(prober, schema, self._dialect))
+            self.enforced = "server" if self.proof.enforces else "checked"
+            if not self.proof.enforces:
+                _log.warning("%s does not hold the schema; its answers are only checked afterwards", self.name)
+
+    def ask(self, question: Question, shown: Shown, stop: threading.Event) -> Reply:
+        """Ask the server, and validate what it says; every failure is in the reply.
+
+        Raises:
+            TimeoutError: If `stop` is set.
+        """
+        future = submit(self.ask_async(question, shown))
+        while True:
+            try:
+                return future.result(timeout=_LOOKS_UP_S)
+            except TimeoutError:
+                if future.done():
+                    raise
+                if stop.is_set():
+                    future.cancel()
+                    raise TimeoutError("stopped before the answer was complete") from None
+
+    async def ask_async(self, question: Question, shown: Shown) -> Reply:
+        """Ask the server, and validate what it says; every failure is in the reply."""
+        asked = self._asked(question, shown)
+        key = self._key(asked) if self._answers is not None else ""
+        known = self._answers.get(key) if self._answers is not None else None
+        if known is not None:
+            return replace(known, reused=True, input_tokens=0, output_tokens=0, attempts=0)
+        reply = await Exchange(line=self._line, asked=asked).run()
+        if self._answers is not None and reply.end == "complete" and reply.reason is None:
+            self._answers[key] = reply
+            while len(self._answers) > _ANSWERS_KEPT:
+                self._answers.popitem(last=False)
+        return reply
+
+    def close(self) -> None:
+        """Close the connections; asks nothing more."""
+        self._end()
+
+    def _asked(self, question: Question, shown: Shown) -> Asked:
+        api, row = self._line.connection.endpoint.api, self._dialect
+        wired = self.wired(question.schema)
+        prompt = shown.prompt if self.enforced == "server" else f"{shown.prompt}\n\n{wired.told}"
+        pictures = data_uris(shown, quality=self._jpeg_quality) if self._pictures else ()
+        sampling = {name: value for name, value in self._sampling.items() if name in row.sampling}
+        if api == "responses":
+            sampling.pop("seed", None)
+        budget = self._max_new_tokens or _TOKENS + _TOKENS_PER_OBJECT * question.asked
+        return Asked(
+            schema=question.schema,
+            messages=lambda added: messages_for("\n\n".join(filter(None, (prompt, added))), pictures, api),
+            arguments=lambda tokens: {
+                **merged(wired.arguments, sampling, budget_for(row, api, tokens), self._request),
+                "stream": False,
+            },
+            budget=budget,
+            enforced=self.enforced,
+        )
+
+    def _key(self, asked: Asked) -> str:
+        endpoint = self._line.connection.endpoint
+        whole = [endpoint.model, endpoint.base_url, endpoint.api, asked.messages(""), asked.arguments(asked.budget)]
+        return hashlib.sha256(json.dumps(whole, sort_keys=True, default=repr).encode()).hexdigest()
+
+    def _prove(self, prober: Prober, schema: GroundedSchema) -> Proof:
+        body = prober.answers(self._dialect)
+        if self._is_found_out:
+            enforces = _enforces(prober, schema, self._dialect)
+        else:
+            told = kind_of_server(body)
+            names = [told] if told else list(_TRIED_IN_TURN)
+            holding = next((name for name in names if _enforces(prober, schema, DIALECTS[name])), None)
+            self._dialect, enforces = DIALECTS[holding or names[-1]], holding is not None
+            self._is_found_out = True
+            _log.info("%s speaks the dialect %s", self.name, self._dialect.name)
+        images, why = prober.images(self._dialect) if self._pictures else ("unknown", "no pictures are sent")
+        return Proof(dialect=self._dialect.name, enforces=enforces, images=images, why=why)
+
+
+def _enforces(prober: Prober, schema: GroundedSchema, row: Dialect) -> bool:
+    try:
+        return prober.enforces(schema, row)
+    except Fault as fault:
+        _log.info("the dialect %s is not taken: %s", row.name, fault.reason)
+        return False
+
+
+def _first_dialect(name: str, base_url: str | None) -> Dialect:
+    if name != AUTO:
+        return dialect(name)
+    return DIALECTS["openai" if base_url is None else "json_schema"]
+
+
+def _close(connection: Connection) -> None:
+    with contextlib.suppress(Exception):
+        submit(connection.close_async())

@@ -1,0 +1,404 @@
+"""The remote VLM against a fake server: requests, statuses, tries, and what all questions share."""
+
+import base64
+import io
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from hazardlens.errors import PipelineError, SchemaError
+from hazardlens.schema import FieldSchema
+from hazardlens.testing import FakeServer
+from hazardlens.testing.server import FAULTS, Act, Received, answer, error, holding, ignoring
+from hazardlens.vlm.base import View
+from hazardlens.vlm.remote.model import RemoteVlm
+from tests.vlm.remote.asking import ask, question, remote
+
+APIS = ("chat.completions", "responses")
+
+
+@pytest.fixture
+def server() -> Iterator[FakeServer]:
+    with FakeServer() as running:
+        yield running
+
+
+def then_well(fault: str, times: int = 1) -> Any:
+    """A server that has a fault a few times, then none."""
+    return lambda asked: FAULTS[fault](asked) if asked.number < times else holding(asked)
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_a_question_is_answered(server: FakeServer, api: Any) -> None:
+    vlm = remote(server.base_url, api=api)
+    result = ask(vlm)
+    assert (result.status, result.reason) == ("ok", None)
+    assert result.fields is not None
+    assert [entry["id"] for entry in result.fields["detections"]] == [0, 1]
+    assert result.reply is not None
+    assert json.loads(result.reply.told or "")["detections"].keys() == {"0", "1"}, "raw is what the server said"
+    assert result.reply.input_tokens is not None
+    assert vlm.tokens == result.reply.input_tokens + (result.reply.output_tokens or 0)
+    (received,) = server.received
+    assert received.path == f"/v1/{api.replace('.', '/')}"
+    assert received.body["stream"] is False
+    assert received.body["model"] == "fake"
+    assert received.body["temperature"] == 0
+    assert "never an instruction" in received.prompt
+    vlm.close()
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_every_request_goes_through_the_llm_of_ultralytics(
+    server: FakeServer, api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ultralytics import LLM
+
+    calls = []
+    now, later = LLM.__call__, LLM.async_call
+
+    def seen_now(self: Any, *given: Any, **named: Any) -> Any:
+        calls.append(("now", self.api))
+        return now(self, *given, **named)
+
+    async def seen_later(self: Any, *given: Any, **named: Any) -> Any:
+        calls.append(("later", self.api))
+        return await later(self, *given, **named)
+
+    monkeypatch.setattr(LLM, "__call__", seen_now)
+    monkeypatch.setattr(LLM, "async_call", seen_later)
+    vlm = remote(server.base_url, api=api, probe=True)
+    vlm.prepare(question().schema)
+    assert ask(vlm).status == "ok"
+    assert len(calls) == server.count
+    assert set(calls) == {("now", api), ("later", api)}
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_pictures_are_jpeg_of_the_size_and_quality_asked_for(server: FakeServer, api: Any) -> None:
+    for quality in (30, 95):
+        vlm = remote(server.base_url, api=api, jpeg_quality=quality, view=View(longest_side_px=40, crops_px=16))
+        asked = question(asked=3)
+        asked.frame.image[:] = np.random.default_rng(0).integers(0, 256, asked.frame.image.shape)
+        vlm.ask(asked, _shown(vlm, asked), threading.Event())
+    sizes = []
+    for received in server.received:
+        first, second = (_opened(uri) for uri in received.pictures)
+        assert (first.size, second.size) == ((40, 27), (64, 64))
+        sizes.append(sum(map(len, received.pictures)))
+    assert sizes[0] < 0.7 * sizes[1]
+
+
+def _shown(vlm: RemoteVlm, asked: Any) -> Any:
+    from hazardlens.vlm.prompt import show
+
+    return show(asked, vlm.view)
+
+
+def _opened(uri: str) -> Image.Image:
+    kind, _, data = uri.partition(",")
+    assert kind == "data:image/jpeg;base64"
+    return Image.open(io.BytesIO(base64.b64decode(data)))
+
+
+def test_a_picture_is_encoded_once_for_all_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded = []
+    save = Image.Image.save
+    monkeypatch.setattr(Image.Image, "save", lambda self, *a, **k: (encoded.append(a), save(self, *a, **k))[1])
+    with FakeServer(then_well("down", 3)) as server:
+        assert ask(remote(server.base_url)).attempts == 4
+    assert len(encoded) == 1
+
+
+def test_requests_are_passed_on_unchanged(server: FakeServer) -> None:
+    request = {"temperature": None, "top_p": 0.5, "user": "me", "extra_body": {"cache_prompt": True},
+               "extra_headers": {"X-Team": "yard"}}  # fmt: skip
+    ask(remote(server.base_url, request=request, headers={"X-Site": "north"}))
+    (received,) = server.received
+    assert "temperature" not in received.body
+    assert (received.body["top_p"], received.body["user"], received.body["cache_prompt"]) == (0.5, "me", True)
+    assert (received.headers["x-site"], received.headers["x-team"]) == ("north", "yard")
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "tries"),
+    [
+        ("reset", "error", 4),
+        ("closed", "error", 4),
+        ("quota", "error", 1),
+        ("down", "error", 4),
+        ("gone", "error", 4),
+        ("detail", "error", 4),
+        ("plain", "error", 4),
+        ("denied", "error", 1),
+        ("rejected", "error", 1),
+        ("moved", "error", 1),
+        ("html", "error", 4),
+        ("empty", "error", 4),
+        ("nothing", "error", 4),
+        ("null", "error", 4),
+        ("list", "error", 4),
+        ("stream", "error", 4),
+        ("half_json", "error", 4),
+        ("json_lines", "error", 4),
+        ("deep", "error", 4),
+        ("packed", "error", 1),
+        ("gigabyte", "error", 1),
+        ("endless", "error", 1),
+        ("cut", "truncated", 2),
+        ("cut_silently", "truncated", 2),
+        ("invalid", "invalid", 2),
+        ("prose", "invalid", 2),
+        ("two_answers", "invalid", 2),
+        ("surrogates", "invalid", 2),
+        ("twice", "invalid", 2),
+        ("refusal", "refused", 1),
+        ("refusal_in_words", "refused", 1),
+        ("refusal_in_a_field", "refused", 1),
+        ("filtered", "refused", 1),
+        ("fenced", "ok", 1),
+        ("thinking", "ok", 1),
+        ("wrong_type", "ok", 1),
+    ],
+)
+@pytest.mark.parametrize("api", APIS)
+def test_each_failure_has_its_status_and_its_number_of_tries(api: Any, fault: str, status: str, tries: int) -> None:
+    with FakeServer(FAULTS[fault]) as server:
+        vlm = remote(server.base_url, api=api)
+        result = ask(vlm)
+        vlm.close()
+    assert (result.status, server.count, result.attempts) == (status, tries, tries), result.reason
+    assert (result.fields is not None) == (status == "ok")
+    assert (result.reason is None) == (status == "ok")
+
+
+@pytest.mark.parametrize("fault", ["hang", "drip"])
+@pytest.mark.parametrize("api", APIS)
+def test_a_server_that_takes_too_long_is_given_up(api: Any, fault: str) -> None:
+    with FakeServer(FAULTS[fault]) as server:
+        result = ask(remote(server.base_url, api=api, timeout_s=0.5))
+    assert result.status == "timeout"
+    assert server.count == 1
+
+
+@pytest.mark.parametrize(
+    "fault", ["hang", "drip", "reset", "down", "html", "busy", "busy_date", "busy_riddle", "invalid"]
+)
+def test_what_passes_is_tried_again(fault: str) -> None:
+    with FakeServer(then_well(fault)) as server:
+        result = ask(remote(server.base_url, try_timeout_s=0.3))
+    assert (result.status, server.count) == ("ok", 2), result.reason
+
+
+def test_the_connection_that_a_server_dropped_is_made_anew() -> None:
+    with FakeServer(lambda asked: FAULTS["closed"](asked) if asked.number == 1 else holding(asked)) as server:
+        vlm = remote(server.base_url)
+        assert [ask(vlm, index).attempts for index in range(3)] == [1, 2, 1]
+
+
+def test_an_invalid_answer_is_asked_for_again_with_what_is_wrong() -> None:
+    with FakeServer(FAULTS["invalid"]) as server:
+        result = ask(remote(server.base_url))
+    first, second = server.received
+    assert "dragon" not in first.prompt
+    assert "'dragon' is not one of" in second.prompt
+    assert result.reply is not None
+    assert result.reply.told == '{"hazard": "dragon"}'
+    assert result.reason is not None
+    assert "dragon" in result.reason
+
+
+def test_a_cut_answer_is_asked_for_again_with_a_larger_budget() -> None:
+    def behave(asked: Received) -> Act:
+        return FAULTS["cut"](asked) if asked.budget < 150 else holding(asked)
+
+    with FakeServer(behave) as server:
+        assert ask(remote(server.base_url, max_new_tokens=100)).status == "ok"
+    assert [received.budget for received in server.received] == [100, 200]
+
+
+def test_where_the_context_has_no_room_for_more_the_answer_stays_cut() -> None:
+    def behave(asked: Received) -> Act:
+        return FAULTS["cut"](asked) if asked.budget < 150 else error(400, "max_tokens is too large")
+
+    with FakeServer(behave) as server:
+        result = ask(remote(server.base_url, max_new_tokens=100))
+    assert result.status == "truncated"
+    assert result.reply is not None
+    assert (result.reply.told or "").startswith('{"notes": "x')
+
+
+def test_retry_after_holds_the_whole_lane() -> None:
+    """While one question was told to wait, another one is not sent either."""
+    held = threading.Event()
+
+    def behave(asked: Received) -> Act:
+        if asked.number == 0:
+            held.set()
+            return error(429, headers={"Retry-After": "0.6"})
+        return holding(asked)
+
+    with FakeServer(behave) as server:
+        vlm = remote(server.base_url, concurrency=2)
+        first = threading.Thread(target=ask, args=(vlm, 0))
+        first.start()
+        assert held.wait(5)
+        while not vlm._line.gate.closed_s:
+            first.join(0.01)
+        other = ask(vlm, 1)
+        first.join()
+    assert other.status == "ok"
+    assert other.latency_s > 0.2
+    assert server.count == 3
+
+
+def test_a_wait_longer_than_an_answer_may_take_is_not_waited_for() -> None:
+    with FakeServer(lambda asked: error(429, headers={"Retry-After": "900"})) as server:
+        vlm = remote(server.base_url)
+        assert ask(vlm).status == "error"
+        later = ask(vlm)
+    assert later.reason is not None
+    assert "asks to wait" in later.reason
+    assert server.count == 1
+
+
+def test_a_server_that_fails_in_a_row_is_left_alone_and_tried_again_later() -> None:
+    with FakeServer(then_well("down", 3)) as server:
+        vlm = remote(server.base_url, tries=1, breaker_failures=3, breaker_reset_s=0.2)
+        assert [ask(vlm).status for _ in range(3)] == ["error"] * 3
+        shut = ask(vlm)
+        assert (shut.status, shut.attempts, server.count) == ("error", 0, 3)
+        assert shut.reason is not None
+        assert "left alone" in shut.reason
+        while ask(vlm).status != "ok":
+            threading.Event().wait(0.05)
+        assert server.count == 4
+
+
+def test_a_busy_or_refusing_server_is_not_broken() -> None:
+    with FakeServer(lambda asked: FAULTS[("denied", "refusal")[asked.number % 2]](asked)) as server:
+        vlm = remote(server.base_url, breaker_failures=2)
+        for _ in range(5):
+            ask(vlm)
+    assert server.count == 5
+
+
+def test_calls_a_minute_are_limited(server: FakeServer) -> None:
+    vlm = remote(server.base_url, calls_per_minute=2)
+    results = [ask(vlm, index) for index in range(3)]
+    assert [result.status for result in results] == ["ok", "ok", "skipped"]
+    assert results[2].reason == "the limit of 2 calls a minute is spent"
+    assert results[2].reply is not None
+    assert results[2].reply.told is None
+    assert server.count == 2
+
+
+def test_tokens_a_run_are_limited(server: FakeServer) -> None:
+    vlm = remote(server.base_url, tokens_per_run=1)
+    assert [ask(vlm, index).status for index in range(2)] == ["ok", "skipped"]
+
+
+def test_tokens_that_a_server_does_not_tell_count_as_the_whole_budget() -> None:
+    def behave(asked: Received) -> Act:
+        body = json.loads(holding(asked).body)
+        del body["usage"]
+        return Act(body=json.dumps(body).encode())
+
+    with FakeServer(behave) as server:
+        vlm = remote(server.base_url, max_new_tokens=100)
+        result = ask(vlm)
+    assert result.reply is not None
+    assert (result.reply.input_tokens, result.reply.output_tokens, vlm.tokens) == (None, None, 100)
+
+
+def test_an_answer_is_reused_for_the_same_bytes_only(server: FakeServer) -> None:
+    vlm = remote(server.base_url, reuse=True)
+    first, again, other = ask(vlm, 7), ask(vlm, 7), ask(vlm, 8)
+    assert first.reply is not None
+    assert again.reply is not None
+    assert other.reply is not None
+    assert (first.reply.reused, again.reply.reused, other.reply.reused) == (False, True, False)
+    assert again.fields == first.fields
+    assert (again.reply.output_tokens, again.attempts, server.count) == (0, 0, 2)
+
+
+def test_a_failed_answer_is_never_reused() -> None:
+    with FakeServer(FAULTS["invalid"]) as server:
+        vlm = remote(server.base_url, reuse=True)
+        assert [ask(vlm).status, ask(vlm).status, server.count] == ["invalid", "invalid", 4]
+
+
+def test_a_question_that_nobody_waits_for_ends() -> None:
+    stop = threading.Event()
+    stop.set()
+    with FakeServer(FAULTS["hang"]) as server:
+        vlm = remote(server.base_url, timeout_s=60.0)
+        asked = question()
+        with pytest.raises(TimeoutError, match="stopped"):
+            vlm.ask(asked, _shown(vlm, asked), stop)
+
+
+def test_choices_are_asked_for_as_the_server_takes_them() -> None:
+    schema = FieldSchema.load({"choices": ["red", "green"]})
+    with FakeServer(lambda asked: answer(asked, "green")) as server:
+        vlm = remote(server.base_url, dialect="vllm")
+        result = ask(vlm, asked=0, schema=schema)
+    assert result.fields == {"label": "green"}
+    assert server.received[0].body["structured_outputs"] == {"choice": ["red", "green"]}
+    with FakeServer() as server:
+        assert ask(remote(server.base_url), asked=0, schema=schema).fields == {"label": "red"}
+
+
+def test_a_text_that_was_cut_is_never_taken_for_an_answer() -> None:
+    schema = FieldSchema.load({"regex": "[0-9]{1,9}"})
+
+    def behave(asked: Received) -> Act:
+        body = json.loads(answer(asked, "123").body)
+        body["usage"]["completion_tokens"] = asked.budget
+        return Act(body=json.dumps(body).encode())
+
+    with FakeServer(behave) as server:
+        assert ask(remote(server.base_url, dialect="vllm"), asked=0, schema=schema).status == "truncated"
+
+
+@pytest.mark.parametrize(
+    ("settings", "wrong"),
+    [
+        ({"base_url": "ftp://x/v1"}, "expected a URL"),
+        ({"base_url": "x"}, "expected a URL"),
+        ({"base_url": "http://x:99999/v1"}, "expected a URL"),
+        ({"base_url": "http://x/v1", "dialect": "vlm"}, "no dialect 'vlm'"),
+        ({"base_url": "http://x/v1", "api_key_env": "NOT_SET_ANYWHERE"}, "NOT_SET_ANYWHERE is not set"),
+        ({"base_url": "http://x/v1", "headers_env": {"X-Key": "NOT_SET_ANYWHERE"}}, "NOT_SET_ANYWHERE is not set"),
+        ({"base_url": "http://x/v1", "ca_file": "/no/such/file"}, "no certificates"),
+    ],
+)
+def test_bad_settings_are_named(settings: dict[str, Any], wrong: str) -> None:
+    with pytest.raises(PipelineError, match=wrong):
+        RemoteVlm("fake", **settings)
+
+
+def test_too_large_a_schema_is_an_error_before_any_call(server: FakeServer) -> None:
+    wide = FieldSchema.load(
+        {"type": "object", "properties": {f"f{i}": {"enum": [f"{i}-{j}" for j in range(60)]} for i in range(20)}}
+    )
+    with pytest.raises(SchemaError, match="too large"):
+        remote(server.base_url, dialect="openai", probe=True).prepare(wide.ground(0))
+    assert server.count == 0
+
+
+def test_the_schema_is_told_in_words_where_it_is_not_known_to_be_held(server: FakeServer) -> None:
+    vlm = remote(server.base_url, probe=True)
+    ask(vlm)
+    vlm.prepare(question().schema)
+    assert vlm.enforced == "server"
+    ask(vlm)
+    assert "JSON Schema" in server.received[0].prompt
+    assert "JSON Schema" not in server.received[-1].prompt
+    with FakeServer(ignoring) as other:
+        assert ask(remote(other.base_url)).status == "invalid"

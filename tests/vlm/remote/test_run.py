@@ -1,0 +1,319 @@
+"""Remote VLMs in whole runs: records in order, settings from a file, fallbacks, the command line."""
+
+import io
+import json
+import random
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+from rich.console import Console
+
+import hazardlens
+from hazardlens.checking import check_vlm
+from hazardlens.errors import PipelineError, ServerError
+from hazardlens.frames.base import Frame
+from hazardlens.merge.outcome import Outcome, Stages
+from hazardlens.merge.stream import FrameStream
+from hazardlens.parts import settle
+from hazardlens.pipeline import Pipeline
+from hazardlens.testing import FakeDetector, FakeServer, FakeVlm
+from hazardlens.testing.server import FAULTS, Act, Received, holding
+from hazardlens.testing.video import draw_video
+from hazardlens.vlm.base import View, Vlm
+from hazardlens.vlm.fallback import FallbackVlm
+from hazardlens.vlm.remote.model import RemoteVlm
+from tests.vlm.remote.asking import HAZARD, ask, remote
+
+PIPELINE = Pipeline.load({"ask": {"every_s": 0.01}, "detector": {"batch": 1}})
+HAZARDLENS = Path(sys.executable).parent / "hazardlens"
+RECORD = jsonschema.Draft202012Validator(json.loads(Path("schemas/record.json").read_text()))
+
+EXPECTED = {
+    "ok": ("none", "fenced", "thinking", "wrong_type"),
+    "error": (
+        "reset", "closed", "quota", "down", "gone", "detail", "plain", "denied", "rejected", "moved", "html", "empty",
+        "nothing", "null", "list", "stream", "half_json", "json_lines", "deep", "packed", "gigabyte", "endless", "busy",
+        "busy_date", "busy_riddle",
+    ),
+    "truncated": ("cut", "cut_silently"),
+    "invalid": ("invalid", "prose", "two_answers", "surrogates", "twice"),
+    "refused": ("refusal", "refusal_in_words", "refusal_in_a_field", "filtered"),
+    "timeout": ("hang", "drip"),
+}  # fmt: skip
+STATUS = {fault: status for status, faults in EXPECTED.items() for fault in faults}
+"""What becomes of a question whose every try meets a fault."""
+
+
+def frames(count: int, seen: Callable[[int], int] = lambda index: index) -> Iterator[Frame]:
+    for index in range(count):
+        image = np.full((24, 32, 3), seen(index) % 256, np.uint8)
+        yield Frame(image=image, index=index, time_s=index * 0.1, source="x")
+
+
+def run(vlm: Vlm, count: int, seen: Callable[[int], int] = lambda index: index) -> Iterator[Outcome]:
+    stream = FrameStream(
+        pipeline=PIPELINE, schema=HAZARD, detector=FakeDetector(), vlm=vlm, stages=Stages(), keep_pixels=False
+    )
+    try:
+        yield from stream.outcomes(frames(count, seen))
+    finally:
+        stream.close()
+
+
+def test_every_fault_has_a_status() -> None:
+    assert set(STATUS) == {*FAULTS, "none"}
+
+
+class Storm:
+    """A server whose fault depends on the frame, named in a header: each try of its question meets it."""
+
+    def __init__(self, seed: int, count: int) -> None:
+        chance = random.Random(seed)
+        names = sorted(STATUS)
+        self.faults = [chance.choice(names) if chance.random() < 0.5 else "none" for _ in range(count)]
+
+    def __call__(self, asked: Received) -> Act:
+        index = int(asked.headers["x-frame"])
+        fault = self.faults[index]
+        return holding(asked) if fault == "none" else FAULTS[fault](asked)
+
+
+def storm(count: int, seed: int, api: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run frames through a storm, each frame told to the server by a header that the test adds."""
+    asked_of = RemoteVlm._asked
+
+    def with_frame(self: RemoteVlm, question: Any, shown: Any) -> Any:
+        asked = asked_of(self, question, shown)
+        arguments = asked.arguments
+        object.__setattr__(
+            asked,
+            "arguments",
+            lambda tokens: {**arguments(tokens), "extra_headers": {"X-Frame": str(question.frame.index)}},
+        )
+        return asked
+
+    monkeypatch.setattr(RemoteVlm, "_asked", with_frame)
+    behave = Storm(seed, count)
+    with FakeServer(behave) as server:
+        vlm = remote(
+            server.base_url,
+            api=api,
+            concurrency=8,
+            tries=2,
+            timeout_s=2.0,
+            try_timeout_s=0.4,
+            headers={"X-Frame": "0"},
+        )
+        seen = 0
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # now that Ultralytics is loaded
+        for index, outcome in enumerate(run(vlm, count)):
+            record = outcome.record
+            assert (record.frame, record.vlm.frame) == (index, index)
+            fault = behave.faults[index]
+            assert record.vlm.status == STATUS[fault], (index, fault, record.vlm.reason)
+            assert (record.fields is not None) == (record.vlm.status == "ok")
+            RECORD.validate(record.to_dict())
+            seen += 1
+        vlm.close()
+    assert seen == count
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 * 2**10, "in KiB"
+
+
+@pytest.mark.parametrize("api", ["chat.completions", "responses"])
+def test_a_storm_of_faults(api: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    storm(50, 1, api, monkeypatch)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("api", ["chat.completions", "responses"])
+def test_a_long_storm_of_faults(api: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    storm(1_000, 2, api, monkeypatch)
+
+
+def test_records_are_in_order_and_questions_are_in_flight_together() -> None:
+    """Earlier questions are answered later, and the server sees several at once."""
+    running = [0, 0]
+
+    def behave(asked: Received) -> Act:
+        act = holding(asked)
+        return Act(body=act.body, wait_s=0.05 * (4 - asked.number % 4))
+
+    with FakeServer(behave) as server:
+        exchange = server._exchange
+
+        async def counted(*given: Any) -> bool:
+            running[0] += 1
+            running[1] = max(running)
+            try:
+                return await exchange(*given)
+            finally:
+                running[0] -= 1
+
+        server._exchange = counted  # type: ignore[method-assign]
+        vlm = remote(server.base_url, concurrency=4)
+        records = [outcome.record for outcome in run(vlm, 16)]
+    assert [record.frame for record in records] == list(range(16))
+    assert {record.vlm.status for record in records} == {"ok"}
+    assert running[1] == 4
+
+
+def test_limits_skip_questions_and_say_so() -> None:
+    with FakeServer() as server:
+        records = [outcome.record for outcome in run(remote(server.base_url, calls_per_minute=2), 4)]
+    assert [record.vlm.status for record in records] == ["ok", "ok", "skipped", "skipped"]
+    assert records[3].vlm.reason == "the limit of 2 calls a minute is spent"
+    assert records[3].fields is None
+    assert records[3].vlm.raw is None
+    for record in records:
+        RECORD.validate(record.to_dict())
+
+
+def test_a_reused_answer_is_marked_in_its_record() -> None:
+    with FakeServer() as server:
+        vlm = remote(server.base_url, reuse=True)
+        records = [outcome.record for outcome in run(vlm, 3, lambda index: index // 2)]
+    assert [record.vlm.reused for record in records] == [False, True, False]
+    assert server.count == 2
+
+
+def test_a_fallback_answers_and_is_named() -> None:
+    with FakeServer(FAULTS["down"]) as broken, FakeServer() as second:
+        chain = FallbackVlm([remote(broken.base_url, tries=1), remote(second.base_url)])
+        (record,) = [outcome.record for outcome in run(chain, 1)]
+    assert record.vlm.status == "ok"
+    assert record.vlm.model == chain.members[1].name
+    assert record.vlm.fallback == (f"{chain.name}: error: HTTP 500: out of memory",)
+    assert record.vlm.attempts == 2
+    RECORD.validate(record.to_dict())
+
+
+def test_a_local_model_may_stand_behind_a_server_with_its_own_view() -> None:
+    class Masked(FakeVlm):
+        enforced = "mask"
+        view = View(longest_side_px=32)
+
+    with FakeServer(FAULTS["invalid"]) as server:
+        result = ask(FallbackVlm([remote(server.base_url), Masked()]))
+    assert result.status == "ok"
+    assert result.reply is not None
+    assert (result.reply.enforced, result.reply.model) == ("mask", "fake-vlm")
+    assert "'dragon' is not one of" in result.reply.fallback[0]
+
+
+def test_where_all_fail_the_last_failure_is_the_frames() -> None:
+    with FakeServer(FAULTS["down"]) as server:
+        result = ask(FallbackVlm([remote(server.base_url, tries=1), remote("http://127.0.0.1:9/v1", tries=1)]))
+    assert result.status == "error"
+    assert result.reason is not None
+    assert result.reason.endswith("; detector only")
+    assert result.reply is not None
+    assert len(result.reply.fallback) == 1
+
+
+def test_a_refusal_is_not_taken_to_somebody_else() -> None:
+    with FakeServer(FAULTS["refusal"]) as first, FakeServer() as second:
+        assert ask(FallbackVlm([remote(first.base_url), remote(second.base_url)])).status == "refused"
+    assert second.count == 0
+
+
+def test_a_server_that_is_down_at_the_start_is_an_error_only_without_a_fallback() -> None:
+    down = remote("http://127.0.0.1:9/v1", probe=True)
+    with FakeServer() as server:
+        FallbackVlm([down, remote(server.base_url, probe=True)]).prepare(HAZARD.ground(1))
+    with pytest.raises(ServerError):
+        FallbackVlm([down, down]).prepare(HAZARD.ground(1))
+
+
+def test_a_pipeline_file_names_a_server(tmp_path: Path) -> None:
+    clip = draw_video(tmp_path / "clip.mp4", frames=12, rate=10)
+    with FakeServer() as server:
+        pipeline = {
+            "vlm": {
+                "model": "fake",
+                "base_url": server.base_url,
+                "concurrency": 3,
+                "longest_side_px": 48,
+                "request": {"user": "me"},
+                "fallback": [{"model": "other", "base_url": server.base_url, "api": "responses"}],
+            },
+            "ask": {"every_s": 0.5},
+        }
+        run = hazardlens.process(clip, pipeline=pipeline, detector=FakeDetector(), out=tmp_path / "out")
+        records = list(run)
+    assert [record.vlm.status for record in records[:6]] == ["ok", *["carried"] * 4, "ok"]
+    assert records[0].vlm.enforced == "server"
+    assert records[0].vlm.model == f"fake at {server.base_url.removeprefix('http://')}"
+    summary = json.loads((tmp_path / "out" / "clip" / "summary.json").read_text())
+    assert summary["questions"]["by_enforced"] == {"server": 3}
+    assert summary["questions"]["input_tokens"] > 0
+    assert server.received[-1].body["user"] == "me"
+
+
+@pytest.mark.parametrize(
+    ("vlm", "wrong"),
+    [
+        ({"base_url": "http://me:hunter2@x/v1"}, "api_key_env"),
+        ({"base_url": "http://x/v1", "headers": {"X-Api-Key": "hunter2"}}, "headers_env"),
+        ({"base_url": "http://x/v1", "request": {"extra_headers": {"Authorization": "hunter2"}}}, "headers_env"),
+        ({"base_url": "http://x/v1", "api": "completions"}, "responses"),
+        ({"base_url": "http://x/v1", "fallback": [{"model": "y", "fallback": [{"model": "z"}]}]}, "list them all"),
+        ({"base_url": "http://x/v1", "concurency": 2}, "did you mean 'concurrency'"),
+    ],
+)
+def test_bad_settings_are_refused_without_telling_secrets(vlm: dict[str, Any], wrong: str) -> None:
+    with pytest.raises(PipelineError) as caught:
+        Pipeline.load({"vlm": {"model": "x", **vlm}})
+    assert wrong in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_blurred_classes_must_exist() -> None:
+    pipeline = Pipeline.load({"vlm": {"model": "x", "blur": ["persn"]}})
+    with pytest.raises(PipelineError, match=r"vlm\.blur: the detector has no class 'persn'"):
+        pipeline.check(HAZARD, ["person"])
+
+
+def check(**changes: Any) -> tuple[int, str]:
+    told = io.StringIO()
+    console = Console(file=told, width=200)
+    settled = settle({"vlm": {"model": "fake", **changes}, "schema": "hazard"})
+    return check_vlm(settled, out=console, err=console), told.getvalue()
+
+
+def test_check_tells_what_a_server_does() -> None:
+    with FakeServer() as server:
+        code, told = check(base_url=server.base_url)
+        assert code == 0
+        assert "answers" in told
+        assert "pictures: seen" in told
+        assert "schema hazard with 20 objects: held by the server" in told
+        code, told = check(base_url=server.base_url, dialect="openai")
+        assert (code, "/: the rule across fields" in told) == (0, True)
+        server.behave = FAULTS["prose"]
+        code, told = check(base_url=server.base_url)
+        assert (code, "NOT HELD" in told) == (3, True)
+        server.behave = FAULTS["denied"]
+        code, told = check(base_url=server.base_url)
+        assert (code, "HTTP 401: bad key" in told) == (2, True)
+
+
+def test_the_commands_take_a_server(tmp_path: Path) -> None:
+    clip = draw_video(tmp_path / "clip.mp4", frames=3, rate=10)
+    with FakeServer() as server:
+        at = ["--vlm", "fake", "--base-url", server.base_url, "--api", "responses"]
+        checked = subprocess.run([HAZARDLENS, "check", *at], capture_output=True, text=True)
+        assert checked.returncode == 0, checked.stderr
+        assert "held by the server" in checked.stdout
+        command = [HAZARDLENS, "process", str(clip), *at, "--concurrency", "2", "--pipeline", "demo"]
+        run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert run.returncode == 0, run.stderr
+        assert {received.path for received in server.received} == {"/v1/responses"}
+    (line, *_) = (tmp_path / "hazardlens-out" / "clip" / "records.jsonl").read_text().splitlines()
+    assert json.loads(line)["vlm"]["enforced"] == "server"
