@@ -1,6 +1,7 @@
 """hazardlens: what a YOLO26 detector sees on every frame, merged with schema-held answers of a vision-language model.
 
-`hazardlens.process("site.mp4")` yields one `FrameRecord` per frame. Importing the package loads neither torch nor cv2.
+`hazardlens.process("site.mp4")` yields one `FrameRecord` per frame, `hazardlens.live(["rtsp://..."])` the
+records of cameras as they come. Importing the package loads neither torch nor cv2.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
         WeightsError,
     )
     from hazardlens.frames import Frame
+    from hazardlens.monitor.run import LiveRun
+    from hazardlens.monitor.start import live
     from hazardlens.parts import Parts, assemble
     from hazardlens.pipeline import Pipeline
     from hazardlens.record import FrameRecord
@@ -43,6 +46,7 @@ _HOME = {
     "Frame": "frames",
     "FrameRecord": "record",
     "HazardlensError": "errors",
+    "LiveRun": "monitor.run",
     "InputError": "errors",
     "OutputError": "errors",
     "OutputExistsError": "errors",
@@ -59,6 +63,7 @@ _HOME = {
     "WeightsError": "errors",
     "assemble": "parts",
     "attach": "callback",
+    "live": "monitor.start",
     "process": "video",
 }
 
@@ -77,6 +82,7 @@ __all__ = [
     "FrameRecord",
     "HazardlensError",
     "InputError",
+    "LiveRun",
     "OutputError",
     "OutputExistsError",
     "Parts",
@@ -92,6 +98,7 @@ __all__ = [
     "WeightsError",
     "assemble",
     "attach",
+    "live",
     "process",
 ]
 

@@ -1,5 +1,6 @@
 """The pipeline file: what runs, when the VLM is asked, and the rules; typed, unknown keys refused."""
 
+from hazardlens.pipeline.live import LiveSettings
 from hazardlens.pipeline.model import Pipeline
 from hazardlens.pipeline.rules import ContradictionRule, EscalateRule, Rule, ThresholdRule, WorstObjectRule
 from hazardlens.pipeline.settings import AskSettings, AskZone, DetectorSettings, VlmSettings, Zone
@@ -14,6 +15,7 @@ __all__ = [
     "Duration",
     "EscalateRule",
     "Fraction",
+    "LiveSettings",
     "Pipeline",
     "Rule",
     "Steps",

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from hazardlens.errors import PipelineError
 from hazardlens.pipeline.checks import NOTHING_ASKS, ask_problems, class_problems, name_problems, rule_problems
+from hazardlens.pipeline.live import LiveSettings
 from hazardlens.pipeline.reading import assign, read
 from hazardlens.pipeline.rules import Rule
 from hazardlens.pipeline.settings import AskSettings, DetectorSettings, VlmSettings, Zone
@@ -39,6 +40,7 @@ class Pipeline(Part):
         rules: What is done to an answer, in order.
         video: Whether an annotated video is written.
         video_crf: Its quality, 0 (lossless) to 51.
+        live: What only live sources have.
     """
 
     detector: DetectorSettings = DetectorSettings()
@@ -54,6 +56,7 @@ class Pipeline(Part):
     rules: tuple[Annotated[Rule, Field(discriminator="kind")], ...] = ()
     video: bool = True
     video_crf: int = Field(default=23, ge=0, le=51)
+    live: LiveSettings = LiveSettings()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
