@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from hazardlens.cameras.base import Camera
 from hazardlens.cameras.buffer import Arrival, Arrivals
-from hazardlens.cameras.clock import Clock
+from hazardlens.cameras.clock import Clock, spelled
 from hazardlens.cameras.reader import Reader
 from hazardlens.merge.outcome import Outcome
 from hazardlens.merge.source import SourceMerge
@@ -20,6 +20,7 @@ from hazardlens.monitor.outputs import Outputs
 from hazardlens.monitor.source import LiveSource
 from hazardlens.monitor.stages import Stages
 from hazardlens.monitor.watchdog import Watchdog
+from hazardlens.outputs.alerts import Alerts
 from hazardlens.parts import Parts
 from hazardlens.record import FrameRecord
 
@@ -42,6 +43,7 @@ class LiveRun(Iterator[FrameRecord]):
         cameras: The cameras.
         outputs: Get every outcome.
         clock: The clock.
+        alerts: The one of the outputs that is told of alerts that end with the run, or None.
         on_status: Gets the status every ten seconds and at the end, in another thread, or None.
 
     Attributes:
@@ -49,6 +51,7 @@ class LiveRun(Iterator[FrameRecord]):
         lane: Asks the VLM, or None for detections only.
         sources: What is known of each source.
         outputs: Get every outcome.
+        alerts: The one of them that hands on alerts, or None.
         stages: What the run is busy with.
         latencies_s: Clock times from a frame's coming to its record, of the newest thousand frames.
     """
@@ -60,6 +63,7 @@ class LiveRun(Iterator[FrameRecord]):
         *,
         outputs: Outputs,
         clock: Clock,
+        alerts: Alerts | None = None,
         on_status: Callable[[dict[str, Any]], object] | None = None,
     ) -> None:
         settings = parts.pipeline.live
@@ -70,6 +74,7 @@ class LiveRun(Iterator[FrameRecord]):
         self._closed = False
         self._ready: deque[FrameRecord] = deque()
         self.outputs = outputs
+        self.alerts = alerts
         self.stages = Stages(clock, settings.stall_s)
         self.latencies_s: deque[float] = deque(maxlen=1000)
         self.lane = (
@@ -184,6 +189,10 @@ class LiveRun(Iterator[FrameRecord]):
             self.outputs.write(self._by_name[name].answered(question, answer))
         self._watchdog.stop()
         for source in self.sources:
+            why = "the source ended" if source.has_ended else "the run was stopped"
+            ended = source.end_alerts(why, spelled(self.clock.date()))
+            if self.alerts is not None:
+                self.alerts.tell(ended)
             source.forget()
         self._release()
         self._watchdog.tell(complete=complete)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +39,7 @@ class LiveSource:
         answers: Questions by the status of their answers.
         superseded: Questions that were never asked, for a newer one took their place.
         detected: Frames that went through the detector.
+        has_ended: Whether its end was told.
     """
 
     def __init__(self, reader: Reader, merge: SourceMerge, detector: Detector, lane: LiveLane | None) -> None:
@@ -47,6 +49,7 @@ class LiveSource:
         self.answers: Counter[str] = Counter()
         self.superseded = 0
         self.detected = 0
+        self.has_ended = False
         self._detector = detector
         self._lane = lane
         self._token = object()
@@ -59,6 +62,7 @@ class LiveSource:
         """The outcome that tells of an event."""
         frame = self._blank(arrival)
         event = arrival.event
+        self.has_ended = event is not None and event.state == "ended"
         state = VlmState(status="source_lost", reason=event.reason if event is not None else None)
         if event is not None and event.state == "online":
             state = VlmState(status="skipped", reason="no frame: the camera is online")
@@ -91,6 +95,10 @@ class LiveSource:
         record = self.merge.record(question.frame, question.detections, question, answer, late=True)
         return self._outcome(question, record, answer)
 
+    def end_alerts(self, why: str, at: str) -> list[dict[str, Any]]:
+        """End the alerts that are under way."""
+        return [{**alert, "at": at} for alert in self.merge.end_alerts(why)]
+
     def forget(self) -> None:
         """Let go of the tracks."""
         self._detector.forget(self._token)
@@ -103,12 +111,12 @@ class LiveSource:
                 record = self.merge.record(frame, detections)
             else:
                 record = self.merge.record_meanwhile(frame, detections, under_way)
-            return [Outcome(record=replace(record, at=at), frame=frame)]
+            return [Outcome(record=_stamped(record, at), frame=frame)]
         record = self.merge.record_meanwhile(frame, detections, question)
         self._asked_at[frame.index] = at
         replaced = self._lane.offer(self.name, question)
         earlier = [self._supersede(replaced)] if replaced is not None else []
-        return [*earlier, Outcome(record=replace(record, at=at), frame=frame)]
+        return [*earlier, Outcome(record=_stamped(record, at), frame=frame)]
 
     def _supersede(self, question: Question) -> Outcome:
         self.superseded += 1
@@ -118,7 +126,9 @@ class LiveSource:
 
     def _outcome(self, question: Question, record: FrameRecord, answer: Answer | None) -> Outcome:
         at = self._asked_at.pop(question.frame.index, None)
-        return Outcome(record=replace(record, at=at), frame=question.frame, question=question, answer=answer)
+        return Outcome(
+            record=_stamped(record, at), frame=question.frame, question=question, answer=answer, is_late=True
+        )
 
     def _detect(self, frame: Frame) -> Detections:
         """Detect and follow; where the size changes, tracks begin anew, with ids that were not there before."""
@@ -149,3 +159,8 @@ class LiveSource:
         width, height = self._size_wh
         image = np.broadcast_to(np.uint8(0), (height, width, 3))
         return Frame(image=image, index=arrival.index, time_s=arrival.time_s, source=self.name)
+
+
+def _stamped(record: FrameRecord, at: str | None) -> FrameRecord:
+    """The record and its alerts with their date."""
+    return replace(record, at=at, alerts=tuple({**alert, "at": at} for alert in record.alerts))

@@ -14,6 +14,7 @@ from hazardlens.cameras.sources import CameraSource, cameras
 from hazardlens.detect.base import Detector
 from hazardlens.monitor.outputs import Outputs
 from hazardlens.monitor.run import LiveRun
+from hazardlens.outputs.alerts import Alerts, OnAlert
 from hazardlens.outputs.base import Output
 from hazardlens.outputs.rotating import RotatingLines, RotatingRecords
 from hazardlens.parts import Parts, PipelineSource, SchemaSource, load, settle
@@ -24,6 +25,7 @@ _log = logging.getLogger(__name__)
 RECORDS = "records.jsonl"
 STATUS = "status.json"
 _MB = 1_000_000
+_PATIENCE_S = 0.6
 
 
 def live(
@@ -36,6 +38,7 @@ def live(
     every: float | str | None = None,
     overrides: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
+    on_alert: OnAlert | None = None,
     clock: Clock | None = None,
 ) -> LiveRun:
     """Watch cameras: detect on their frames, ask the VLM off the detector's path, merge.
@@ -51,7 +54,8 @@ def live(
         schema: A field schema, in place of the pipeline's.
         every: Seconds between questions (or `"1s"`, `"500ms"`), in place of the pipeline's.
         overrides: More settings to change, by dotted place, such as `{"live.frames": "every"}`.
-        out: Folder for records and status, gone on with where it is there; None writes nothing.
+        out: Folder for records, alerts and status, gone on with where it is there; None writes nothing.
+        on_alert: Called with each alert as it begins and as it ends, in the thread that iterates.
         clock: The clock to go by, in place of the machine's.
 
     Raises:
@@ -61,18 +65,26 @@ def live(
     """
     settled = settle(pipeline, detector=detector, vlm=vlm, schema=schema, every=every, overrides=overrides)
     found = cameras(sources, settled.pipeline.live)
-    return start(load(settled), found, out=Path(out) if out is not None else None, clock=clock)
+    folder = Path(out) if out is not None else None
+    return start(load(settled), found, out=folder, on_alert=on_alert, clock=clock)
 
 
 def start(
-    parts: Parts, found: Sequence[Camera], *, out: Path | None, clock: Clock | None = None, more: Sequence[Output] = ()
+    parts: Parts,
+    found: Sequence[Camera],
+    *,
+    out: Path | None,
+    on_alert: OnAlert | None = None,
+    clock: Clock | None = None,
+    more: Sequence[Output] = (),
 ) -> LiveRun:
     """Begin with parts and cameras that are there.
 
     Args:
         parts: What processes the frames.
         found: The cameras.
-        out: Folder for records and status, or None.
+        out: Folder for records, alerts and status, or None.
+        on_alert: Called with each alert, or None.
         clock: The clock, or None for the machine's.
         more: Further outputs.
 
@@ -80,12 +92,30 @@ def start(
         OutputError: If the folder cannot be written to.
     """
     settings = parts.pipeline.live
+    rotate_bytes = round(settings.rotate_mb * _MB)
     outputs: list[Output] = []
     if out is not None:
-        lines = RotatingLines(out / RECORDS, rotate_bytes=round(settings.rotate_mb * _MB), keep=settings.keep_files)
-        outputs.append(RotatingRecords(lines))
+        outputs.append(
+            RotatingRecords(RotatingLines(out / RECORDS, rotate_bytes=rotate_bytes, keep=settings.keep_files))
+        )
+    alerts = None
+    if on_alert is not None and not parts.pipeline.alerts.rules:
+        _log.warning("on_alert: the pipeline has no alerts.rules, so it is never called")
+    if parts.pipeline.alerts.rules:
+        alerts = Alerts(
+            parts.pipeline,
+            parts.schema,
+            folder=out,
+            on_alert=on_alert,
+            keep=settings.keep_evidence,
+            rotate_bytes=rotate_bytes,
+            patience_s=_PATIENCE_S,
+        )
+        outputs.append(alerts)
     on_status = _StatusFile(out / STATUS, parts.setup) if out is not None else None
-    return LiveRun(parts, found, outputs=Outputs([*outputs, *more]), clock=clock or Clock(), on_status=on_status)
+    return LiveRun(
+        parts, found, outputs=Outputs([*outputs, *more]), alerts=alerts, clock=clock or Clock(), on_status=on_status
+    )
 
 
 class _StatusFile:

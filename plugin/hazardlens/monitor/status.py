@@ -27,6 +27,7 @@ def status(run: LiveRun, *, complete: bool | None = None) -> dict[str, Any]:
         "complete": complete,
         "sources": {source.name: _source(source) for source in run.sources},
         "vlm": _vlm(run),
+        "alerts": None if run.alerts is None else {"begun": run.alerts.begun, "ended": run.alerts.ended},
         "standing_still": None if standing is None else {"stage": standing[0], "seconds": round(standing[1], 1)},
         "stalls": dict(run.stages.stalls),
         "output_failures": dict(run.outputs.failures),
