@@ -35,6 +35,8 @@ app.add_typer(schema_app, name="schema")
 
 _out = Console(emoji=False)
 _err = Console(stderr=True, emoji=False)
+_hasty = threading.Event()
+"""Set where all is written and whoever stopped the program waits: taking torch down takes longer than that."""
 
 
 def _version(wanted: bool) -> None:
@@ -156,7 +158,9 @@ def live(
         "overrides": _settings(settings or []),
     }
     job = Watch(sources=sources, out=out, parts=parts, quiet=quiet, as_json=as_json)
-    raise typer.Exit(watch(job, out=_out, err=_err))
+    code = watch(job, out=_out, err=_err)
+    _hasty.set()
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -214,7 +218,9 @@ def main() -> None:
 
 def _exit(code: int) -> None:
     """Exit without waiting for a VLM or a camera's driver that does not stop: Python would abort while it is busy."""
-    if any(thread.name.startswith((THREAD_NAME, CAMERA_THREAD_NAME)) for thread in threading.enumerate()):
+    hanging = any(thread.name.startswith((THREAD_NAME, CAMERA_THREAD_NAME)) for thread in threading.enumerate())
+    if hanging or _hasty.is_set():
+        logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
