@@ -137,6 +137,13 @@ def live(
         list[str] | None,
         typer.Option("--set", metavar="PLACE=VALUE", help="Change a setting, such as live.frames=every."),
     ] = None,
+    show: Annotated[bool, typer.Option("--show", help="Show what is seen in a window.")] = False,
+    serve: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT", min=0, max=65535, help="Show it on a page, at http://127.0.0.1:PORT; 0 for a free one."
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print each record as a line of JSON.")] = False,
 ) -> None:
@@ -157,7 +164,7 @@ def live(
         "every": every,
         "overrides": _settings(settings or []),
     }
-    job = Watch(sources=sources, out=out, parts=parts, quiet=quiet, as_json=as_json)
+    job = Watch(sources=sources, out=out, parts=parts, quiet=quiet, as_json=as_json, show=show, serve=serve)
     code = watch(job, out=_out, err=_err)
     _hasty.set()
     raise typer.Exit(code)

@@ -16,9 +16,12 @@ from hazardlens.cameras.sources import cameras
 from hazardlens.console import quiet_libraries
 from hazardlens.monitor.run import LiveRun
 from hazardlens.monitor.start import start
+from hazardlens.monitor.status import status
+from hazardlens.outputs.base import Output
+from hazardlens.outputs.board import Board
 from hazardlens.outputs.draw import headline
 from hazardlens.outputs.summary import Summary
-from hazardlens.parts import load, settle
+from hazardlens.parts import Parts, load, settle
 from hazardlens.record import FrameRecord
 from hazardlens.schema import FieldSchema
 
@@ -33,6 +36,8 @@ class Watch:
         parts: Arguments of `settle`.
         quiet: Whether only errors are printed.
         as_json: Whether each record is printed as a line of JSON.
+        show: Whether a window shows what is seen.
+        serve: Port of a page on loopback that shows it, or None for none.
     """
 
     sources: Sequence[str]
@@ -40,6 +45,8 @@ class Watch:
     parts: dict[str, Any]
     quiet: bool
     as_json: bool
+    show: bool = False
+    serve: int | None = None
 
 
 def watch(job: Watch, *, out: Console, err: Console) -> int:
@@ -57,7 +64,13 @@ def watch(job: Watch, *, out: Console, err: Console) -> int:
     settled = settle(**job.parts)
     found = cameras(job.sources, settled.pipeline.live)
     parts = load(settled)
-    with start(parts, found, out=job.out) as run, _stopping(run):
+    running: list[LiveRun] = []
+    shown = _shown(job, parts, running)
+    with start(parts, found, out=job.out, more=shown) as run, _stopping(run):
+        running.append(run)
+        for output in shown:
+            if (address := getattr(output, "address", None)) is not None:
+                err.print(f"look at {address}", markup=False, highlight=False, soft_wrap=True)
         for record in run:
             if job.as_json:
                 out.file.write(record.to_json() + "\n")
@@ -67,6 +80,23 @@ def watch(job: Watch, *, out: Console, err: Console) -> int:
     if job.out is not None and not job.quiet:
         err.print(f"{job.out}: everything is written", markup=False, highlight=False, soft_wrap=True)
     return 0
+
+
+def _shown(job: Watch, parts: Parts, running: Sequence[LiveRun]) -> list[Output]:
+    """What shows the run, which will be the one in `running`."""
+    if not job.show and job.serve is None:
+        return []
+    board = Board(parts.schema, parts.pipeline, demo=bool(parts.demo_models))
+    outputs: list[Output] = [board]
+    if job.serve is not None:
+        from hazardlens.outputs.page import Page
+
+        outputs.append(Page(board, job.serve, lambda: status(running[0]) if running else {"sources": {}, "vlm": None}))
+    if job.show:
+        from hazardlens.outputs.window import Window
+
+        outputs.append(Window(board, lambda: running[0].stop()))
+    return outputs
 
 
 @contextmanager

@@ -84,6 +84,10 @@ class Painter:
         self._draw_footer(image, record)
         return image
 
+    def colour(self, record: FrameRecord) -> tuple[int, int, int]:
+        """Colour of a frame's verdict as blue, green, red; grey where nothing is known."""
+        return self._colour(record.fields, "frame")
+
     def _draw_detection(self, image: NDArray[np.uint8], record: FrameRecord, detection: DetectionRecord) -> None:
         x1, y1, x2, y2 = (round(value) for value in detection.box_xyxy)
         colour = self._colour(detection.fields, "object")
@@ -154,6 +158,11 @@ class Painter:
         if place is None:
             return _UNKNOWN_BGR
         return _RANK_BGR[round(place * (len(_RANK_BGR) - 1) / max(1, len(ranks) - 1))]
+
+
+def write_line(image: NDArray[np.uint8], text: str, x: int, y: int, size_px: int) -> None:
+    """Write a line on `image`, shape (H, W, 3), in place, its upper left corner at (x, y), on a dark ground."""
+    _blit(image, _rendered(text, size_px), x, y, background=(30, 30, 30))
 
 
 def headline(record: FrameRecord, verdict: str) -> str:
