@@ -144,7 +144,7 @@ def live(
             metavar="PORT", min=0, max=65535, help="Show it on a page, at http://127.0.0.1:PORT; 0 for a free one."
         ),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print each record as a line of JSON.")] = False,
 ) -> None:
     """Watch cameras until they end, or until Ctrl-C or SIGTERM, which stop cleanly.
@@ -154,8 +154,6 @@ def live(
     """
     from hazardlens.watching import Watch, watch
 
-    if quiet:
-        logging.getLogger().setLevel(logging.ERROR)
     parts = {
         "pipeline": pipeline,
         "detector": detector,

@@ -16,7 +16,6 @@ from hazardlens.cameras.sources import cameras
 from hazardlens.console import quiet_libraries
 from hazardlens.monitor.run import LiveRun
 from hazardlens.monitor.start import start
-from hazardlens.monitor.status import status
 from hazardlens.outputs.base import Output
 from hazardlens.outputs.board import Board
 from hazardlens.outputs.draw import headline
@@ -91,7 +90,7 @@ def _shown(job: Watch, parts: Parts, running: Sequence[LiveRun]) -> list[Output]
     if job.serve is not None:
         from hazardlens.outputs.page import Page
 
-        outputs.append(Page(board, job.serve, lambda: status(running[0]) if running else {"sources": {}, "vlm": None}))
+        outputs.append(Page(board, job.serve, lambda: running[0].status if running else {"sources": {}, "vlm": None}))
     if job.show:
         from hazardlens.outputs.window import Window
 

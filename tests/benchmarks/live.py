@@ -22,7 +22,6 @@ import hazardlens
 from hazardlens.cameras.base import Camera, Feed, Picture
 from hazardlens.frames.base import Frame
 from hazardlens.frames.file import VideoFile
-from hazardlens.monitor.status import status
 from hazardlens.resources import data_path
 from hazardlens.testing import FakeVlm
 
@@ -79,7 +78,7 @@ def measure(detector: hazardlens.Detector, images: list, seconds: float, vlm: ob
     with hazardlens.live(cameras, pipeline="demo", detector=detector, vlm=vlm, every="1s") as run:
         for _ in run:
             pass
-        return status(run)
+        return run.status
 
 
 def main() -> None:

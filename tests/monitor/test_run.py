@@ -1,7 +1,10 @@
 """Live runs, through the whole of the product, with fakes for cameras, detector and VLM."""
 
+import gc
 import json
 import logging
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -297,6 +300,39 @@ def test_the_consumers_own_error_ends_the_run_cleanly(tmp_path: Path) -> None:
         fail()
     assert lines(tmp_path)[-1]["vlm"]["status"] in ("ok", "carried", "pending", "error")
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("hazardlens")]
+
+
+def test_a_loop_that_is_left_without_a_with_block_ends_the_run(tmp_path: Path) -> None:
+    vlm = Gate()
+    for record in begin(FakeCamera(sessions=[1000], fps=50.0), vlm=vlm, out=tmp_path):
+        if record.frame >= 3 and record.event is None:
+            break
+    gc.collect()
+    eventually(lambda: not [one for one in threading.enumerate() if one.name.startswith("hazardlens")])
+    written = lines(tmp_path)
+    assert "stopped before the answer came" in written[-1]["vlm"]["reason"]
+    assert vlm.stopped == 1
+
+
+ABANDONED = """
+import sys, hazardlens
+from hazardlens.testing import FakeDetector, FakeVlm
+from hazardlens.testing.cameras import FakeCamera
+camera = FakeCamera(sessions=[1000], fps=50.0)
+run = hazardlens.live(
+    camera, pipeline={"schema": "hazard"}, detector=FakeDetector(), vlm=FakeVlm(latency_s=60), out=sys.argv[1]
+)
+for record in run:
+    if record.frame >= 3:
+        break
+"""
+
+
+def test_a_program_that_ends_writes_what_was_accepted(tmp_path: Path) -> None:
+    run = subprocess.run([sys.executable, "-c", ABANDONED, tmp_path], capture_output=True, text=True, timeout=60)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert "stopped before the answer came" in lines(tmp_path)[-1]["vlm"]["reason"]
+    assert json.loads((tmp_path / "status.json").read_text())["running"] is False
 
 
 def test_a_full_disk_loses_nothing_and_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

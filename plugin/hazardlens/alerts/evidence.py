@@ -30,6 +30,7 @@ _LATENESS_S = 10.0
 """An answer that comes this much later than its frame still finds the pictures before it."""
 _CLIPS_WAITING = 16
 _LETTERS = 80
+_SIZES = 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +52,7 @@ class Evidence:
         pipeline: Its zones are drawn.
         schema: The schema of the records' fields.
         keep: Alerts whose evidence is kept, or None for all; the oldest are deleted beyond that.
+        demo: Whether pictures and videos are marked as made by demo models.
 
     Attributes:
         lost: Pictures and videos that could not be written.
@@ -64,6 +66,7 @@ class Evidence:
         pipeline: Pipeline,
         schema: FieldSchema,
         keep: int | None = None,
+        demo: bool = False,
     ) -> None:
         self.lost = 0
         self._folder = folder
@@ -71,7 +74,9 @@ class Evidence:
         self._schema = schema
         self._zones = {name: zone.polygon for name, zone in pipeline.zones.items()}
         self._keep = keep
+        self._demo = demo
         self._horizon_s = settings.before_s + settings.after_s + _LATENESS_S
+        self._painters: dict[tuple[int, int], Painter] = {}
         self._rings: dict[str, Ring] = {}
         self._pending: list[_Clip] = []
         self._jobs: queue.Queue[tuple[Path, list[tuple[float, bytes]]] | None] = queue.Queue(_CLIPS_WAITING)
@@ -81,7 +86,7 @@ class Evidence:
         """Take in a frame as it comes, before the alerts that it begins."""
         record = outcome.record
         ring = self._rings.setdefault(record.source, Ring(self._settings, self._horizon_s))
-        ring.add(outcome.frame.image, record.time_s)
+        ring.add(self._painter(record.size_wh).mark(outcome.frame.image), record.time_s)
         for clip in [one for one in self._pending if one.source == record.source and record.time_s > one.to_s]:
             self._pending.remove(clip)
             self._make(clip)
@@ -96,8 +101,7 @@ class Evidence:
         before_s, after_s = self._settings.before_s, self._settings.after_s
         time_s = float(alert["time_s"])
         clip = _Clip(source=alert["source"], name=name, from_s=time_s - before_s, to_s=time_s + after_s)
-        painter = Painter(self._schema, outcome.record.size_wh, self._zones)
-        drawn = painter.draw(np.array(outcome.frame.image), outcome.record)
+        drawn = self._painter(outcome.record.size_wh).draw(np.array(outcome.frame.image), outcome.record)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             (self._folder / f"{name}.jpg").write_bytes(jpeg(drawn))
@@ -120,6 +124,14 @@ class Evidence:
         if self._worker.is_alive():
             _log.warning("%s: videos of the last alerts are not finished", self._folder)
         self._worker = None
+
+    def _painter(self, size_wh: tuple[int, int]) -> Painter:
+        """The painter for pictures of a size; few sizes come up."""
+        if size_wh not in self._painters:
+            if len(self._painters) >= _SIZES:
+                self._painters.clear()
+            self._painters[size_wh] = Painter(self._schema, size_wh, self._zones, demo=self._demo)
+        return self._painters[size_wh]
 
     def _make(self, clip: _Clip) -> None:
         pictures = self._rings[clip.source].between(clip.from_s, clip.to_s) if clip.source in self._rings else []

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
@@ -11,32 +11,32 @@ from typing import Any, Self
 
 from hazardlens.cameras.base import Camera
 from hazardlens.cameras.buffer import Arrival, Arrivals
-from hazardlens.cameras.clock import Clock, spelled
+from hazardlens.cameras.clock import Clock
 from hazardlens.cameras.reader import Reader
 from hazardlens.merge.outcome import Outcome
 from hazardlens.merge.source import SourceMerge
 from hazardlens.monitor.lane import LiveLane
 from hazardlens.monitor.outputs import Outputs
+from hazardlens.monitor.running import Running
 from hazardlens.monitor.source import LiveSource
 from hazardlens.monitor.stages import Stages
+from hazardlens.monitor.status import status
 from hazardlens.monitor.watchdog import Watchdog
 from hazardlens.outputs.alerts import Alerts
 from hazardlens.parts import Parts
 from hazardlens.record import FrameRecord
 
-_log = logging.getLogger(__name__)
-
 _LOOKS_UP_S = 0.2
-_VLM_STOPS_S = 1.0
-_CAMERAS_STOP_S = 0.7
 
 
 class LiveRun(Iterator[FrameRecord]):
     """Cameras being watched.
 
     The detector runs in the thread that iterates, on the frame whose source has waited longest; a consumer that takes
-    its time makes frames fall out, not queues grow. It ends when all sources have ended, by `stop`, by `close`, or by
-    leaving a `with` block; threads and files are then released and what was accepted is written.
+    its time makes frames fall out, not queues grow.
+
+    It ends when all sources have ended, by `stop`, by `close`, by leaving a `with` block, when nobody holds it any
+    more, or when the program ends; threads and files are then released and what was accepted is written.
 
     Args:
         parts: What processes the frames.
@@ -51,9 +51,7 @@ class LiveRun(Iterator[FrameRecord]):
         lane: Asks the VLM, or None for detections only.
         sources: What is known of each source.
         outputs: Get every outcome.
-        alerts: The one of them that hands on alerts, or None.
         stages: What the run is busy with.
-        latencies_s: Clock times from a frame's coming to its record, of the newest thousand frames.
     """
 
     def __init__(
@@ -71,24 +69,31 @@ class LiveRun(Iterator[FrameRecord]):
         self._changed = threading.Condition()
         self._stop = threading.Event()
         self._turn = threading.RLock()
-        self._closed = False
         self._ready: deque[FrameRecord] = deque()
-        self.outputs = outputs
-        self.alerts = alerts
-        self.stages = Stages(clock, settings.stall_s)
-        self.latencies_s: deque[float] = deque(maxlen=1000)
         self.lane = (
             LiveLane(parts.vlm, settings=settings, clock=clock, changed=self._changed)
             if parts.vlm is not None
             else None
         )
         self.sources = [self._source(camera, parts) for camera in cameras]
+        self.outputs, self.stages = outputs, Stages(clock, settings.stall_s)
+        self._work = Running(
+            clock=clock,
+            changed=self._changed,
+            stop=self._stop,
+            stages=self.stages,
+            lane=self.lane,
+            sources=self.sources,
+            outputs=outputs,
+            alerts=alerts,
+        )
         self._in_turn = deque(self.sources)
         self._by_name = {source.name: source for source in self.sources}
-        self._watchdog = Watchdog(self, settings=settings, clock=clock, on_status=on_status)
+        self._watchdog = Watchdog(self._work, settings=settings, on_status=on_status)
         for source in self.sources:
             source.reader.start()
         self._watchdog.start()
+        self._open = weakref.finalize(self, _end_abandoned, self._work, self._watchdog)
 
     def _source(self, camera: Camera, parts: Parts) -> LiveSource:
         settings = parts.pipeline.live
@@ -99,6 +104,11 @@ class LiveRun(Iterator[FrameRecord]):
         return LiveSource(reader, merge, parts.detector, self.lane)
 
     @property
+    def status(self) -> dict[str, Any]:
+        """How the run stands, as plain JSON types."""
+        return status(self._work)
+
+    @property
     def questions_waiting(self) -> int:
         """Questions without a record of their answer."""
         return self.lane.under_way if self.lane is not None else 0
@@ -107,7 +117,7 @@ class LiveRun(Iterator[FrameRecord]):
         with self._turn:
             try:
                 while not self._ready:
-                    if self._closed or self._stop.is_set() or not self._step():
+                    if self._stop.is_set() or not self._step():
                         self._finish(complete=not self._stop.is_set())
                         raise StopIteration
             except BaseException:
@@ -159,7 +169,7 @@ class LiveRun(Iterator[FrameRecord]):
         for outcome in outcomes:
             self._hand_out(outcome)
         if arrival.picture is not None:
-            self.latencies_s.append(self.clock.now() - arrival.read_s)
+            self._work.latencies_s.append(self.clock.now() - arrival.read_s)
         return True
 
     def _arrived(self) -> tuple[LiveSource, Arrival] | None:
@@ -179,30 +189,22 @@ class LiveRun(Iterator[FrameRecord]):
 
     def _finish(self, *, complete: bool) -> None:
         """Release threads and files and write what was accepted; within 3 s, whatever hangs."""
-        if self._closed:
-            return
-        self._closed = True
-        self._stop.set()
-        with self._changed:
-            self._changed.notify_all()
-        for name, question, answer in self.lane.stop() if self.lane is not None else ():
-            self.outputs.write(self._by_name[name].answered(question, answer))
-        self._watchdog.stop()
-        for source in self.sources:
-            why = "the source ended" if source.has_ended else "the run was stopped"
-            ended = source.end_alerts(why, spelled(self.clock.date()))
-            if self.alerts is not None:
-                self.alerts.tell(ended)
-            source.forget()
-        self._release()
-        self._watchdog.tell(complete=complete)
-        self.outputs.close(complete=complete)
+        if self._open.detach():
+            _finish(self._work, self._watchdog, complete=complete)
 
-    def _release(self) -> None:
-        """Give threads a moment to end; one that hangs in a driver or a model is left to itself, for it is a daemon."""
-        ends_s = self.clock.now() + _CAMERAS_STOP_S
-        for source in self.sources:
-            if not source.reader.join(ends_s - self.clock.now()):
-                _log.warning("%s: its thread hangs in the driver and is left to itself", source.name)
-        if self.lane is not None and not self.lane.join(_VLM_STOPS_S):
-            _log.warning("%s does not stop; its last answer is not waited for", self.lane.vlm.name)
+
+def _finish(work: Running, watchdog: Watchdog, *, complete: bool) -> None:
+    watchdog.stop()
+    work.release()
+    watchdog.tell(complete=complete)
+    work.outputs.close(complete=complete)
+
+
+def _end_abandoned(work: Running, watchdog: Watchdog) -> None:
+    """End a run that nobody holds any more; the garbage collector may find that out in any of its threads."""
+    if threading.current_thread() is threading.main_thread():
+        _finish(work, watchdog, complete=False)
+    else:
+        threading.Thread(
+            target=_finish, args=(work, watchdog), kwargs={"complete": False}, name="hazardlens-end"
+        ).start()

@@ -110,9 +110,12 @@ def start(
             keep=settings.keep_evidence,
             rotate_bytes=rotate_bytes,
             patience_s=_PATIENCE_S,
+            demo=bool(parts.demo_models),
         )
         outputs.append(alerts)
-    on_status = _StatusFile(out / STATUS, parts.setup) if out is not None else None
+    on_status = (
+        _StatusFile(out / STATUS, {"demo": bool(parts.demo_models), "setup": parts.setup}) if out is not None else None
+    )
     return LiveRun(
         parts, found, outputs=Outputs([*outputs, *more]), alerts=alerts, clock=clock or Clock(), on_status=on_status
     )
@@ -121,15 +124,15 @@ def start(
 class _StatusFile:
     """Writes the status whole, or leaves what was there."""
 
-    def __init__(self, path: Path, setup: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, more: Mapping[str, Any]) -> None:
         self._path = path
-        self._setup = setup
+        self._more = more
         self._failing = False
 
     def __call__(self, status: Mapping[str, Any]) -> None:
         part = self._path.with_suffix(".json.part")
         try:
-            part.write_text(json.dumps({**status, "setup": self._setup}, ensure_ascii=False, indent=2) + "\n")
+            part.write_text(json.dumps({**status, **self._more}, ensure_ascii=False, indent=2) + "\n")
             part.replace(self._path)
         except OSError as error:
             if not self._failing:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from hazardlens.cameras.clock import spelled
 
 if TYPE_CHECKING:
-    from hazardlens.monitor.run import LiveRun
+    from hazardlens.monitor.running import Running
     from hazardlens.monitor.source import LiveSource
 
 
-def status(run: LiveRun, *, complete: bool | None = None) -> dict[str, Any]:
+def status(run: Running, *, complete: bool | None = None) -> dict[str, Any]:
     """Tell how a run stands.
 
     Args:
-        run: The run.
+        run: The run's parts.
         complete: Whether all sources came to their ends, or None while it goes on.
     """
     standing = run.stages.standing()
@@ -50,7 +50,7 @@ def _source(source: LiveSource) -> dict[str, Any]:
     }
 
 
-def _vlm(run: LiveRun) -> dict[str, Any] | None:
+def _vlm(run: Running) -> dict[str, Any] | None:
     lane = run.lane
     if lane is None:
         return None

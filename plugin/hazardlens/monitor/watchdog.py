@@ -5,14 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hazardlens.cameras.clock import Clock
+from hazardlens.monitor.running import Running
 from hazardlens.monitor.status import status
 from hazardlens.pipeline.live import LiveSettings
-
-if TYPE_CHECKING:
-    from hazardlens.monitor.run import LiveRun
 
 _log = logging.getLogger(__name__)
 _TICK_S = 0.5
@@ -25,23 +22,21 @@ class Watchdog:
     """Ends questions that are over their time, names stages that stand still and cameras whose drivers hang.
 
     Args:
-        run: What is watched.
+        run: The run's parts.
         settings: Time limits.
-        clock: The clock.
         on_status: Gets the status every ten seconds, or None.
     """
 
     def __init__(
         self,
-        run: LiveRun,
+        run: Running,
         *,
         settings: LiveSettings,
-        clock: Clock,
         on_status: Callable[[dict[str, Any]], object] | None,
     ) -> None:
         self._run = run
         self._settings = settings
-        self._clock = clock
+        self._clock = run.clock
         self._on_status = on_status
         self._stop = threading.Event()
         self._vlm_told = False

@@ -34,6 +34,7 @@ class Alerts(Output):
         keep: Alerts whose evidence is kept, or None for all.
         rotate_bytes: Size at which `alerts.jsonl` is put aside, or None for never.
         patience_s: Time that the end of the run gives to videos, and to the command and the webhook, each.
+        demo: Whether pictures and videos are marked as made by demo models.
 
     Attributes:
         begun: Alerts that began.
@@ -55,6 +56,7 @@ class Alerts(Output):
         keep: int | None = None,
         rotate_bytes: int | None = None,
         patience_s: float | None = None,
+        demo: bool = False,
     ) -> None:
         settings = pipeline.alerts
         self.begun = self.ended = 0
@@ -64,7 +66,7 @@ class Alerts(Output):
         self._evidence = None
         if folder is not None and settings.evidence is not None:
             self._evidence = Evidence(
-                folder / EVIDENCE, settings=settings.evidence, pipeline=pipeline, schema=schema, keep=keep
+                folder / EVIDENCE, settings=settings.evidence, pipeline=pipeline, schema=schema, keep=keep, demo=demo
             )
         self._notifier = Notifier(settings)
 

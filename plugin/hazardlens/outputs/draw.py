@@ -84,6 +84,14 @@ class Painter:
         self._draw_footer(image, record)
         return image
 
+    def mark(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Draw only the mark of demo models, if there is one, on a copy of `image`, shape (H, W, 3), BGR."""
+        if not self._mark:
+            return image
+        image = np.array(image)
+        self._draw_mark(image)
+        return image
+
     def colour(self, record: FrameRecord) -> tuple[int, int, int]:
         """Colour of a frame's verdict as blue, green, red; grey where nothing is known."""
         return self._colour(record.fields, "frame")

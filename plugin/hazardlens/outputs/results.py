@@ -72,7 +72,7 @@ class Results:
                 _log.warning("on_alert: the pipeline has no alerts.rules, so it is never called")
             if pipeline.alerts.rules:
                 place = folder.path if folder is not None else None
-                self._alerts = Alerts(pipeline, schema, folder=place, on_alert=on_alert)
+                self._alerts = Alerts(pipeline, schema, folder=place, on_alert=on_alert, demo=demo)
                 self._outputs.insert(1, self._alerts)  # before the video is drawn on the pictures
             if trace is not None:
                 self._outputs.append(Trace(trace / marked_name(source.path)))
