@@ -1,11 +1,15 @@
 """The board, the window and the page: what is seen of a live run."""
 
+import itertools
+import threading
+
 import cv2
 import httpx
 import numpy as np
 import pytest
 
 import hazardlens
+from hazardlens.cameras.network import NetworkCamera
 from hazardlens.errors import InputError
 from hazardlens.frames.base import Frame
 from hazardlens.merge.outcome import Outcome
@@ -173,3 +177,16 @@ def test_the_page_shows_picture_alerts_and_state_on_loopback_only() -> None:
         page.close(complete=True)
     with pytest.raises(httpx.TransportError):
         httpx.get(page.address, timeout=2)
+
+
+def test_the_page_is_a_camera_too_as_most_http_cameras_are() -> None:
+    """Motion JPEG over HTTP, read as a camera is."""
+    page = Page(board(outcome(0, "high")), 0, dict)
+    settings = hazardlens.Pipeline.load({"live": {"open_timeout_s": 10, "read_timeout_s": 5}}).live
+    try:
+        feed = NetworkCamera(f"{page.address}/picture", name="page", settings=settings).open()
+        pictures = list(itertools.islice(feed.pictures(threading.Event()), 3))
+        assert [one.decode().shape for one in pictures] == [(TILE_WH[1], TILE_WH[0], 3)] * 3
+        feed.close()
+    finally:
+        page.close(complete=True)
