@@ -120,7 +120,7 @@ def test_an_interruption_is_exit_code_130_and_resume_goes_on(
     command = [HAZARDLENS, "process", "long.mp4", *map(str, models), "--set", "ask.new_track=[]"]
     child = subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
     records = tmp_path / "hazardlens-out" / "long" / "records.jsonl"
-    while child.poll() is None and not (records.exists() and records.stat().st_size > 2000):
+    while child.poll() is None and not (records.exists() and records.stat().st_size > 5000):
         time.sleep(0.05)
     child.send_signal(ending)
     _, errors = child.communicate(timeout=60)

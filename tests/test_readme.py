@@ -35,7 +35,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def environment(place: Path, random_yolo: Path, random_vlm_folder: Path) -> dict[str, str]:
-    paths = {"VIDEO": place / "my video.mp4", "DETECTOR": random_yolo, "VLM": random_vlm_folder}
+    video = place / "my video.mp4"
+    paths = {"VIDEO": video, "CAMERA": video, "DETECTOR": random_yolo, "VLM": random_vlm_folder}
     return {**os.environ, **{name: str(path) for name, path in paths.items()}}
 
 
@@ -49,6 +50,10 @@ def test_command(place: Path, environment: dict[str, str], number: int) -> None:
     if "--trace" in COMMANDS[number]:
         traces = {path.name for path in (place / "results" / "trace").glob("*/*")}
         assert {"frame_000000.png", "frame_000000.prompt.txt", "frame_000000.answer.json"} <= traces
+    if "hazardlens live" in COMMANDS[number]:
+        made = {path.name for path in (place / "watch").iterdir()}
+        assert made == {"records.jsonl", "status.json"}
+        assert "ended" in run.stdout
     if number == 0:
         made = {path.name for path in (place / "hazardlens-out" / "my video").iterdir()}
         assert made == {"records.jsonl", "annotated.mp4", "summary.json"}

@@ -1,6 +1,7 @@
 """hazardlens: what a YOLO26 detector sees on every frame, merged with schema-held answers of a vision-language model.
 
-`hazardlens.process("site.mp4")` yields one `FrameRecord` per frame. Importing the package loads neither torch nor cv2.
+`hazardlens.process("site.mp4")` yields one `FrameRecord` per frame, `hazardlens.live(["rtsp://..."])` the
+records of cameras as they come. Importing the package loads neither torch nor cv2.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
         WeightsError,
     )
     from hazardlens.frames import Frame
+    from hazardlens.monitor.run import LiveRun
+    from hazardlens.monitor.start import live
     from hazardlens.parts import Parts, assemble
     from hazardlens.pipeline import Pipeline
     from hazardlens.record import FrameRecord
@@ -44,6 +47,7 @@ _HOME = {
     "Frame": "frames",
     "FrameRecord": "record",
     "HazardlensError": "errors",
+    "LiveRun": "monitor.run",
     "InputError": "errors",
     "OutputError": "errors",
     "OutputExistsError": "errors",
@@ -61,6 +65,7 @@ _HOME = {
     "WeightsError": "errors",
     "assemble": "parts",
     "attach": "callback",
+    "live": "monitor.start",
     "process": "video",
 }
 
@@ -79,6 +84,7 @@ __all__ = [
     "FrameRecord",
     "HazardlensError",
     "InputError",
+    "LiveRun",
     "OutputError",
     "OutputExistsError",
     "Parts",
@@ -95,6 +101,7 @@ __all__ = [
     "WeightsError",
     "assemble",
     "attach",
+    "live",
     "process",
 ]
 

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 from hazardlens import __version__
+from hazardlens.cameras.names import CAMERA_THREAD_NAME
 from hazardlens.console import print_error
 from hazardlens.errors import HazardlensError, InputError
 from hazardlens.merge.lane import THREAD_NAME
@@ -39,6 +40,8 @@ _Api = Annotated[str | None, typer.Option(metavar="API", help="Its API: chat.com
 
 _out = Console(emoji=False)
 _err = Console(stderr=True, emoji=False)
+_hasty = threading.Event()
+"""Set where all is written and whoever stopped the program waits: taking torch down takes longer than that."""
 
 
 def _version(wanted: bool) -> None:
@@ -148,6 +151,61 @@ def check(
 
 
 @app.command()
+def live(
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SOURCE...",
+            help="0 for the first webcam, /dev/video1, rtsp://..., http://..., a file; NAME=SOURCE names it, "
+            "NAME=env:VARIABLE takes it from the environment.",
+        ),
+    ],
+    pipeline: Annotated[str, typer.Option(help="A shipped pipeline's name, or a pipeline file.")] = "site",
+    detector: Annotated[str | None, typer.Option(metavar="W", help="Weights of an Ultralytics model.")] = None,
+    vlm: Annotated[
+        str | None, typer.Option(metavar="V", help="Hub name or folder of a VLM; 'none' for detections only.")
+    ] = None,
+    schema: Annotated[
+        str | None, typer.Option(metavar="S", help="A shipped schema's name, a JSON Schema file, or JSON.")
+    ] = None,
+    every: Annotated[str | None, typer.Option(metavar="1s", help="Time between questions, or 'never'.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where records, status and alerts go.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PLACE=VALUE", help="Change a setting, such as live.frames=every."),
+    ] = None,
+    show: Annotated[bool, typer.Option("--show", help="Show what is seen in a window.")] = False,
+    serve: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT", min=0, max=65535, help="Show it on a page, at http://127.0.0.1:PORT; 0 for a free one."
+        ),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each record as a line of JSON.")] = False,
+) -> None:
+    """Watch cameras until they end, or until Ctrl-C or SIGTERM, which stop cleanly.
+
+    A camera that is not there is waited for, and connected again when it drops out. Exit code: 0 stopped or ended;
+    1 a run failed; 2 bad input.
+    """
+    from hazardlens.watching import Watch, watch
+
+    parts = {
+        "pipeline": pipeline,
+        "detector": detector,
+        "vlm": vlm,
+        "schema": schema,
+        "every": every,
+        "overrides": _settings(settings or []),
+    }
+    job = Watch(sources=sources, out=out, parts=parts, quiet=quiet, as_json=as_json, show=show, serve=serve)
+    code = watch(job, out=_out, err=_err)
+    _hasty.set()
+    raise typer.Exit(code)
+
+
+@app.command()
 def demo(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where results go.")] = Path("hazardlens-out/demo"),
     seed: Annotated[
@@ -201,8 +259,10 @@ def main() -> None:
 
 
 def _exit(code: int) -> None:
-    """Exit, without waiting for a VLM that does not stop: Python would abort while its thread is busy in torch."""
-    if any(thread.name == THREAD_NAME for thread in threading.enumerate()):
+    """Exit without waiting for a VLM or a camera's driver that does not stop: Python would abort while it is busy."""
+    hanging = any(thread.name.startswith((THREAD_NAME, CAMERA_THREAD_NAME)) for thread in threading.enumerate())
+    if hanging or _hasty.is_set():
+        logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

@@ -22,6 +22,9 @@ Status = Literal[
 ]
 """How a frame's fields came about; only `ok` and `carried` have fields."""
 
+CameraState = Literal["online", "offline", "reconnecting", "ended"]
+"""States of a camera."""
+
 Fields = dict[str, Any]
 """Field values by name, as the schema defines them."""
 
@@ -195,6 +198,23 @@ class Contradiction:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CameraEvent:
+    """Something that happened to a camera.
+
+    Attributes:
+        state: The state that it is in from now on.
+        reason: Why, or what is to be said of it, or None.
+        attempt: Tries to connect that have failed in a row; 0 unless `reconnecting`.
+        wait_s: Seconds until the next try, or None unless `reconnecting`.
+    """
+
+    state: CameraState
+    reason: str | None = None
+    attempt: int = 0
+    wait_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class FrameRecord:
     """One frame, whole: what was detected and what the VLM said.
 
@@ -211,6 +231,8 @@ class FrameRecord:
         rules: Changes that rules made, in order.
         contradictions: What the detections speak against.
         alerts: Alerts that became true or ended on this frame.
+        at: Date and time at which the frame came, ISO 8601 in UTC; None for files and where nobody looked.
+        event: What happened to the camera; None in the record of a frame.
     """
 
     source: str
@@ -224,6 +246,8 @@ class FrameRecord:
     rules: tuple[RuleTrace, ...] = ()
     contradictions: tuple[Contradiction, ...] = ()
     alerts: tuple[dict[str, Any], ...] = field(default=())
+    at: str | None = None
+    event: CameraEvent | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The record as `schemas/record.json` spells it, of plain JSON types."""
@@ -241,6 +265,8 @@ class FrameRecord:
             "rules": [asdict(trace) for trace in self.rules],
             "contradictions": [asdict(item) for item in self.contradictions],
             "alerts": list(self.alerts),
+            "at": self.at,
+            "event": None if self.event is None else asdict(self.event),
         }
 
     def confidence_of(self, field: str, *, detection: int | None = None) -> float | None:

@@ -17,6 +17,7 @@ from hazardlens.detect.base import Detector
 from hazardlens.errors import OutputExistsError
 from hazardlens.frames.file import VideoFile
 from hazardlens.merge.stream import FrameStream
+from hazardlens.outputs.alerts import OnAlert
 from hazardlens.outputs.folder import IfExists, VideoFolder, folders, to_do
 from hazardlens.outputs.results import Results
 from hazardlens.outputs.summary import Summary
@@ -39,6 +40,7 @@ def process(
     out: str | Path | None = None,
     if_exists: IfExists = "refuse",
     trace: str | Path | None = None,
+    on_alert: OnAlert | None = None,
 ) -> VideoRun:
     """Process a video: detect on every frame, ask the VLM about chosen ones, merge.
 
@@ -56,6 +58,7 @@ def process(
         if_exists: What to do with results that are there: `refuse`, `overwrite` or `resume`. To resume a finished
             video is an error, since it has no records left to yield.
         trace: Folder that gets a folder for what the VLM was shown and said about the video; None writes none.
+        on_alert: Called with each alert of the pipeline's `alerts` as it begins and as it ends.
 
     Raises:
         InputError: If video, pipeline or schema is at fault, or results are in the way.
@@ -66,7 +69,8 @@ def process(
     (folder,) = folders(Path(out), [Path(video)]) if out is not None else (None,)
     if folder is not None and not to_do([folder], if_exists, settled.setup()):
         raise OutputExistsError(f"{folder.path} holds the finished results", help="There is nothing left to resume.")
-    return VideoRun(load(settled), video, folder=folder, trace=Path(trace) if trace is not None else None)
+    traces = Path(trace) if trace is not None else None
+    return VideoRun(load(settled), video, folder=folder, trace=traces, on_alert=on_alert)
 
 
 class VideoRun(Iterator[FrameRecord]):
@@ -80,6 +84,7 @@ class VideoRun(Iterator[FrameRecord]):
         video: The video, or a picture.
         folder: Where results go, or None.
         trace: Folder that gets a folder of traces, or None.
+        on_alert: Told of each alert, or None.
 
     Raises:
         VideoError: If it is no readable video.
@@ -87,7 +92,13 @@ class VideoRun(Iterator[FrameRecord]):
     """
 
     def __init__(
-        self, parts: Parts, video: str | Path, *, folder: VideoFolder | None = None, trace: Path | None = None
+        self,
+        parts: Parts,
+        video: str | Path,
+        *,
+        folder: VideoFolder | None = None,
+        trace: Path | None = None,
+        on_alert: OnAlert | None = None,
     ) -> None:
         reader = VideoFile(video)
         with ExitStack() as undo:
@@ -100,6 +111,7 @@ class VideoRun(Iterator[FrameRecord]):
                 folder=folder,
                 trace=trace,
                 demo=bool(parts.demo_models),
+                on_alert=on_alert,
             )
             undo.callback(results.close, reader.account(), complete=False, reason="could not be started")
             stream = FrameStream(
@@ -190,6 +202,7 @@ class _Work:
     def finish(self, *, complete: bool, reason: str | None = None) -> None:
         """Release threads and files; call it once. The results come first, for a VLM may take time to stop."""
         self.stream.stop()
+        self.results.end_alerts(self.stream.end_alerts("the video ended" if complete else "the run was stopped"))
         try:
             self.results.close(self.reader.account(), complete=complete, reason=reason)
         finally:

@@ -163,6 +163,8 @@ def test_an_answered_frame_whole():
         "rules": [],
         "contradictions": [],
         "alerts": [],
+        "at": None,
+        "event": None,
     }
     assert json.loads(record.to_json()) == record.to_dict()
 

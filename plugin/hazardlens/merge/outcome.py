@@ -22,12 +22,14 @@ class Outcome:
         frame: The frame; its pixels are blank where no output asked for them.
         question: What the VLM was asked about it, or None.
         answer: What came of it, or None.
+        is_late: Whether the frame had a record before, and this one tells what became of its question.
     """
 
     record: FrameRecord
     frame: Frame
     question: Question | None = None
     answer: Answer | None = None
+    is_late: bool = False
 
 
 class Stages:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+from hazardlens.alerts.watch import AlertWatch
 from hazardlens.detect.base import Detections
 from hazardlens.frames.base import Frame
 from hazardlens.merge.join import Joiner
@@ -31,6 +33,7 @@ class SourceMerge:
         self._vlm = vlm
         self._policy = AskPolicy(pipeline.ask, pipeline.zones)
         self._joiner = Joiner(schema=schema, rules=pipeline.rules, zones=pipeline.zones, max_age_s=pipeline.max_age_s)
+        self._alerts = AlertWatch(pipeline, schema)
 
     def question(
         self, frame: Frame, detections: Detections, *, may_ask: bool = True
@@ -80,7 +83,7 @@ class SourceMerge:
             answer: What came of that, or None.
             late: Whether frames behind this one have their records already.
         """
-        return self._joiner.join(
+        record = self._joiner.join(
             frame,
             detections,
             asked=question.asked if question else 0,
@@ -90,6 +93,7 @@ class SourceMerge:
             enforced=self._vlm.enforced if self._vlm else None,
             late=late,
         )
+        return self._alerts.see(record, late=late)
 
     def record_meanwhile(self, frame: Frame, detections: Detections, under_way: Question) -> FrameRecord:
         """Make the record of a frame while an answer is being waited for: that of an earlier one is carried on.
@@ -112,3 +116,7 @@ class SourceMerge:
     def lost(self, frame: Frame, detections: Detections, reason: str) -> FrameRecord:
         """Make the record of a frame that shows nothing of its source; nothing is asked about it."""
         return self._joiner.lost(frame, detections, reason)
+
+    def end_alerts(self, why: str) -> tuple[dict[str, Any], ...]:
+        """End the alerts that are under way, for nothing more will come, and tell them."""
+        return self._alerts.end(why)

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -118,6 +119,10 @@ class FrameStream:
             except Exception as error:  # noqa: BLE001 - raised once the frames before it have been yielded
                 self._failure = error
         return batch
+
+    def end_alerts(self, why: str) -> tuple[dict[str, Any], ...]:
+        """End the alerts that are under way, for no more frames come, and tell them."""
+        return self._merge.end_alerts(why)
 
     def stop(self) -> None:
         """Ask nothing more and cancel what is under way: who waits for an answer gets a CancelledError instead."""

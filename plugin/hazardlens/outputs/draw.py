@@ -99,6 +99,18 @@ class Painter:
         self._draw_footer(image, record)
         return image
 
+    def mark(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Draw only the mark of demo models, if there is one, on a copy of `image`, shape (H, W, 3), BGR."""
+        if not self._mark:
+            return image
+        image = np.array(image)
+        self._draw_mark(image)
+        return image
+
+    def colour(self, record: FrameRecord) -> tuple[int, int, int]:
+        """Colour of a frame's verdict as blue, green, red; grey where nothing is known."""
+        return self._colour(record.fields, "frame")
+
     def _draw_box(self, image: NDArray[np.uint8], detection: DetectionRecord) -> None:
         """A box in the colour of its verdict, with a dark casing that sets it off from any ground."""
         x1, y1, x2, y2 = (round(value) for value in detection.box_xyxy)
@@ -182,6 +194,11 @@ class Painter:
         if place is None:
             return _UNKNOWN_BGR
         return _RANK_BGR[round(place * (len(_RANK_BGR) - 1) / max(1, len(ranks) - 1))]
+
+
+def write_line(image: NDArray[np.uint8], text: str, x: int, y: int, size_px: int) -> None:
+    """Write a line on `image`, shape (H, W, 3), in place, its upper left corner at (x, y), on a dark ground."""
+    _blit(image, _rendered(text, size_px), x, y, background=(30, 30, 30))
 
 
 def headline(record: FrameRecord, verdict: str) -> str:

@@ -21,7 +21,9 @@ SUMMARY = "summary.json"
 VIDEO = "annotated.mp4"
 PICTURE = "annotated.jpg"
 _CANNOT_RESUME = "Use --overwrite to replace them, or another --out."
-RESULTS = (RECORDS, SUMMARY, VIDEO, PICTURE)
+ALERTS = "alerts.jsonl"
+EVIDENCE = "evidence"
+RESULTS = (RECORDS, SUMMARY, VIDEO, PICTURE, ALERTS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,6 +76,9 @@ class VideoFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             for name in RESULTS:
                 (self.path / name).unlink(missing_ok=True)
+            for old in (self.path / EVIDENCE).glob("*s-*.*"):
+                if old.suffix in (".jpg", ".mp4"):
+                    old.unlink()
         except OSError as error:
             message = f"{self.path} cannot be used: {error.strerror}"
             raise OutputError(message, help="Give another --out that can be written to.") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from hazardlens.errors import OutputError
 from hazardlens.frames.base import FrameAccount
 from hazardlens.frames.file import VideoFile
 from hazardlens.merge.outcome import Outcome
+from hazardlens.outputs.alerts import Alerts, OnAlert
 from hazardlens.outputs.annotated import AnnotatedPicture, AnnotatedVideo
 from hazardlens.outputs.base import Output
 from hazardlens.outputs.folder import PICTURE, RECORDS, SUMMARY, VIDEO, VideoFolder, identity, marked_name
@@ -33,6 +35,7 @@ class Results:
         folder: Where records, video and summary go, or None.
         trace: Folder that gets a folder of traces, or None.
         demo: Whether demo models take part; summary and annotated video say so.
+        on_alert: Told of each alert, or None.
 
     Attributes:
         summary: Counts so far.
@@ -51,11 +54,13 @@ class Results:
         folder: VideoFolder | None,
         trace: Path | None,
         demo: bool = False,
+        on_alert: OnAlert | None = None,
     ) -> None:
         setup = {"video": identity(source.path), **setup}
         self.summary = Summary(source=source.name, schema=schema, setup=setup, demo=demo)
         self._summary_path = folder.path / SUMMARY if folder is not None else None
         self._outputs: list[Output] = []
+        self._alerts: Alerts | None = None
         try:
             if folder is not None:
                 folder.clear()
@@ -63,6 +68,12 @@ class Results:
                 self._outputs.append(RecordsFile(folder.path / RECORDS))
             if folder is not None and pipeline.video:
                 self._outputs.append(_annotated(folder.path, source, schema, pipeline, demo))
+            if on_alert is not None and not pipeline.alerts.rules:
+                _log.warning("on_alert: the pipeline has no alerts.rules, so it is never called")
+            if pipeline.alerts.rules:
+                place = folder.path if folder is not None else None
+                self._alerts = Alerts(pipeline, schema, folder=place, on_alert=on_alert, demo=demo)
+                self._outputs.insert(1, self._alerts)  # before the video is drawn on the pictures
             if trace is not None:
                 self._outputs.append(Trace(trace / marked_name(source.path)))
         except BaseException:
@@ -84,6 +95,11 @@ class Results:
             for output in self._outputs:
                 output.write(outcome)
         self.summary.add(outcome)
+
+    def end_alerts(self, alerts: Iterable[Mapping[str, Any]]) -> None:
+        """Take in alerts that end with the video."""
+        if self._alerts is not None:
+            self._alerts.tell(alerts)
 
     def close(self, account: FrameAccount, *, complete: bool, reason: str | None) -> None:
         """Finish all of them and write the summary.

@@ -68,6 +68,7 @@ class Summary:
     tokens: Counter[str] = field(default_factory=Counter)
     rules: Counter[str] = field(default_factory=Counter)
     contradictions: Counter[str] = field(default_factory=Counter)
+    alerts: Counter[str] = field(default_factory=Counter)
     timeline: list[Stretch] = field(default_factory=list)
     stages: Stages = field(default_factory=Stages)
     _started: float = field(default_factory=time.perf_counter)
@@ -90,6 +91,7 @@ class Summary:
         self.detections_by_class.update(detection.class_name for detection in record.detections)
         self.rules.update(trace.name for trace in record.rules if trace.before != trace.after)
         self.contradictions.update(item.name for item in record.contradictions)
+        self.alerts.update(alert["rule"] for alert in record.alerts if alert["state"] == "began")
         self._lengthen(record)
         if outcome.answer is not None:
             self._count_answer(outcome)
@@ -167,6 +169,7 @@ class Summary:
             },
             "rules": dict(self.rules),
             "contradictions": dict(self.contradictions),
+            "alerts": dict(self.alerts),
             "timeline": [asdict(stretch) for stretch in self.timeline],
             "stages_s": {name: round(seconds, 3) for name, seconds in self.stages.seconds.items()},
             "wall_s": round(wall_s, 3),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 
+from hazardlens.pipeline.alerts import AlertRule
 from hazardlens.pipeline.rules import ContradictionRule, EscalateRule, Rule, ThresholdRule, WorstObjectRule
 from hazardlens.pipeline.values import When
 from hazardlens.pipeline.wording import hint
@@ -32,6 +33,11 @@ def name_problems(pipeline: Pipeline) -> Iterator[str]:
         for index, rule in enumerate(pipeline.rules)
         if isinstance(rule, EscalateRule) and rule.zone is not None
     ]
+    places += [
+        (f"alerts.rules.{index}.zone", rule.zone)
+        for index, rule in enumerate(pipeline.alerts.rules)
+        if rule.zone is not None
+    ]
     for place, zone in places:
         if zone not in pipeline.zones:
             yield f"{place}: no zone {zone!r}, {hint(zone, pipeline.zones)}"
@@ -44,6 +50,9 @@ def ask_problems(pipeline: Pipeline) -> Iterator[str]:
         yield "ask.new_track: needs detector.track: true"
     if pipeline.vlm is not None and not ask.asks:
         yield NOTHING_ASKS
+    for index, rule in enumerate(pipeline.alerts.rules):
+        if rule.scope == "object" and not pipeline.detector.track:
+            yield f"alerts.rules.{index}.scope: object needs detector.track: true"
 
 
 def class_problems(pipeline: Pipeline, class_names: Collection[str] | None) -> Iterator[str]:
@@ -73,6 +82,8 @@ def _classes_named(pipeline: Pipeline) -> Iterator[tuple[str, Iterable[str] | No
     for index, rule in enumerate(pipeline.rules):
         if not isinstance(rule, WorstObjectRule):
             yield f"rules.{index}.classes", rule.classes
+    for index, alert in enumerate(pipeline.alerts.rules):
+        yield f"alerts.rules.{index}.classes", alert.classes
 
 
 def rule_problems(rule: Rule, schema: FieldSchema) -> Iterator[str]:
@@ -97,6 +108,22 @@ def rule_problems(rule: Rule, schema: FieldSchema) -> Iterator[str]:
             yield from _ranked([rule.by], schema.object_properties, "object", schema)
             if schema.rank(rule.by, scope="frame") != schema.rank(rule.by, scope="object"):
                 yield f"field {rule.by!r} has other values for the frame than for objects, so they cannot be compared"
+
+
+def alert_problems(rule: AlertRule, schema: FieldSchema) -> Iterator[str]:
+    """Fields and values of an alert's rule that the schema does not have."""
+    known = schema.frame_properties if rule.scope == "frame" else schema.object_properties
+    yield from _matched(rule.when, known, rule.scope)
+    for values in (rule.at_least, rule.clear_below):
+        yield from _ranked(values, known, rule.scope, schema)
+        for field, value in values.items():
+            if field in known and (problem := _misfit(value, known[field])):
+                yield f"field {field!r} is never {value!r}: {problem}"
+    for field, value in rule.clear_below.items():
+        order = schema.rank(field, scope=rule.scope) or []
+        least = rule.at_least.get(field)
+        if value in order and least in order and order.index(value) > order.index(least):
+            yield f"clear_below: {field!r} must not be above its at_least"
 
 
 def _known(field: str, known: Mapping[str, Any], scope: str) -> Iterator[str]:

@@ -9,7 +9,16 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from hazardlens.errors import PipelineError
-from hazardlens.pipeline.checks import NOTHING_ASKS, ask_problems, class_problems, name_problems, rule_problems
+from hazardlens.pipeline.alerts import AlertSettings
+from hazardlens.pipeline.checks import (
+    NOTHING_ASKS,
+    alert_problems,
+    ask_problems,
+    class_problems,
+    name_problems,
+    rule_problems,
+)
+from hazardlens.pipeline.live import LiveSettings
 from hazardlens.pipeline.reading import assign, read
 from hazardlens.pipeline.rules import Rule
 from hazardlens.pipeline.settings import AskSettings, DetectorSettings, VlmSettings, Zone
@@ -39,6 +48,8 @@ class Pipeline(Part):
         rules: What is done to an answer, in order.
         video: Whether an annotated video is written.
         video_crf: Its quality, 0 (lossless) to 51.
+        live: What only live sources have.
+        alerts: What alerts are raised for.
     """
 
     detector: DetectorSettings = DetectorSettings()
@@ -54,6 +65,8 @@ class Pipeline(Part):
     rules: tuple[Annotated[Rule, Field(discriminator="kind")], ...] = ()
     video: bool = True
     video_crf: int = Field(default=23, ge=0, le=51)
+    live: LiveSettings = LiveSettings()
+    alerts: AlertSettings = AlertSettings()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -111,6 +124,9 @@ class Pipeline(Part):
             problems += [f"rules.{index} ({rule.name}): {problem}" for problem in found]
             if found:
                 advice = f"The rules do not go with schema '{schema.name}': use a pipeline that does, or rules: []."
+        for index, alert in enumerate(self.alerts.rules):
+            found = dict.fromkeys(alert_problems(alert, schema))
+            problems += [f"alerts.rules.{index} ({alert.name}): {problem}" for problem in found]
         if problems:
             raise PipelineError(listed("pipeline", problems), help=advice)
 

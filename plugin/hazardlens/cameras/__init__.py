@@ -1,0 +1,1 @@
+"""Where live pictures come from: a thread per camera that reads, waits, connects again, and says so."""

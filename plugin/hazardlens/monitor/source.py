@@ -1,0 +1,166 @@
+"""One live source: its frames through the detector, its questions and their answers, its events, as outcomes."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hazardlens.cameras.buffer import Arrival
+from hazardlens.cameras.reader import Reader
+from hazardlens.detect.base import Detections, Detector
+from hazardlens.frames.base import Frame
+from hazardlens.merge.join import frame_record
+from hazardlens.merge.outcome import Outcome
+from hazardlens.merge.source import SourceMerge
+from hazardlens.monitor.lane import LiveLane
+from hazardlens.record import FrameRecord, VlmState
+from hazardlens.vlm.base import Answer, Question
+
+_log = logging.getLogger(__name__)
+_SUPERSEDED = "never asked: a newer question took its place"
+
+
+class LiveSource:
+    """What is known of one source. Used by one thread.
+
+    Args:
+        reader: Reads its camera.
+        merge: Decides when to ask, and makes its records.
+        detector: The detector, shared by all sources.
+        lane: The lane, shared by all sources, or None for detections only.
+
+    Attributes:
+        name: Name in records.
+        reader: Reads its camera.
+        answers: Questions by the status of their answers.
+        superseded: Questions that were never asked, for a newer one took their place.
+        detected: Frames that went through the detector.
+        has_ended: Whether its end was told.
+    """
+
+    def __init__(self, reader: Reader, merge: SourceMerge, detector: Detector, lane: LiveLane | None) -> None:
+        self.name = reader.camera.name
+        self.reader = reader
+        self.merge = merge
+        self.answers: Counter[str] = Counter()
+        self.superseded = 0
+        self.detected = 0
+        self.has_ended = False
+        self._detector = detector
+        self._lane = lane
+        self._token = object()
+        self._size_wh = (0, 0)
+        self._first_id = self._last_id = 0
+        self._asked_at: dict[int, str] = {}
+        self._failing = False
+
+    def event(self, arrival: Arrival) -> Outcome:
+        """The outcome that tells of an event."""
+        frame = self._blank(arrival)
+        event = arrival.event
+        self.has_ended = event is not None and event.state == "ended"
+        state = VlmState(status="source_lost", reason=event.reason if event is not None else None)
+        if event is not None and event.state == "online":
+            state = VlmState(status="skipped", reason="no frame: the camera is online")
+        record = frame_record(frame, Detections.empty(self._detector.class_names), state)
+        return Outcome(record=replace(record, at=arrival.at, event=event), frame=frame)
+
+    def look(self, arrival: Arrival) -> list[Outcome]:
+        """Detect on a frame and put its question, if it has one, into the lane.
+
+        Returns:
+            The frame's outcome; before it that of a question whose place was taken, if any.
+        """
+        if arrival.picture is None:
+            return [self.event(arrival)]
+        try:
+            image = arrival.picture.decode()
+        except Exception as error:  # noqa: BLE001 - a picture that cannot be decoded is a status, not the end
+            return [self._failed(self._blank(arrival), arrival, error)]
+        frame = Frame(image=image, index=arrival.index, time_s=arrival.time_s, source=self.name)
+        try:
+            detections = self._detect(frame)
+        except Exception as error:  # noqa: BLE001 - one frame that fails must not end a run of days
+            return [self._failed(frame, arrival, error)]
+        self._failing = False
+        return self._ask(frame, detections, arrival.at)
+
+    def answered(self, question: Question, answer: Answer) -> Outcome:
+        """The outcome of a frame that was asked about, once its answer is there."""
+        self.answers[answer.status] += 1
+        record = self.merge.record(question.frame, question.detections, question, answer, late=True)
+        return self._outcome(question, record, answer)
+
+    def end_alerts(self, why: str, at: str) -> list[dict[str, Any]]:
+        """End the alerts that are under way."""
+        return [{**alert, "at": at} for alert in self.merge.end_alerts(why)]
+
+    def forget(self) -> None:
+        """Let go of the tracks."""
+        self._detector.forget(self._token)
+
+    def _ask(self, frame: Frame, detections: Detections, at: str) -> list[Outcome]:
+        detections, question = self.merge.question(frame, detections)
+        if question is None or self._lane is None:
+            under_way = self._lane.oldest(self.name) if self._lane is not None else None
+            if under_way is None:
+                record = self.merge.record(frame, detections)
+            else:
+                record = self.merge.record_meanwhile(frame, detections, under_way)
+            return [Outcome(record=_stamped(record, at), frame=frame)]
+        record = self.merge.record_meanwhile(frame, detections, question)
+        self._asked_at[frame.index] = at
+        replaced = self._lane.offer(self.name, question)
+        earlier = [self._supersede(replaced)] if replaced is not None else []
+        return [*earlier, Outcome(record=_stamped(record, at), frame=frame)]
+
+    def _supersede(self, question: Question) -> Outcome:
+        self.superseded += 1
+        state = VlmState(status="skipped", reason=_SUPERSEDED, trigger=question.trigger)
+        record = frame_record(question.frame, question.detections, state)
+        return self._outcome(question, record, None)
+
+    def _outcome(self, question: Question, record: FrameRecord, answer: Answer | None) -> Outcome:
+        at = self._asked_at.pop(question.frame.index, None)
+        return Outcome(
+            record=_stamped(record, at), frame=question.frame, question=question, answer=answer, is_late=True
+        )
+
+    def _detect(self, frame: Frame) -> Detections:
+        """Detect and follow; where the size changes, tracks begin anew, with ids that were not there before."""
+        if frame.size_wh != self._size_wh:
+            self.forget()
+            self._token = object()
+            self._first_id = self._last_id
+            self._size_wh = frame.size_wh
+        (found,) = self._detector.detect([frame], stream=self._token)
+        self.detected += 1
+        return replace(found, track_id=self._renumbered(found.track_id))
+
+    def _renumbered(self, ids: tuple[int | None, ...]) -> tuple[int | None, ...]:
+        """Ids that go on rising where the tracker begins anew."""
+        shifted = tuple(None if one is None else one + self._first_id for one in ids)
+        self._last_id = max([self._last_id, *(one for one in shifted if one is not None)])
+        return shifted
+
+    def _failed(self, frame: Frame, arrival: Arrival, error: Exception) -> Outcome:
+        level = logging.DEBUG if self._failing else logging.WARNING
+        self._failing = True
+        _log.log(level, "%s: frame %d: %s: %s", self.name, arrival.index, type(error).__name__, error)
+        state = VlmState(status="error", reason=f"{type(error).__name__}: {error}")
+        record = frame_record(frame, Detections.empty(self._detector.class_names), state)
+        return Outcome(record=replace(record, at=arrival.at), frame=frame)
+
+    def _blank(self, arrival: Arrival) -> Frame:
+        width, height = self._size_wh
+        image = np.broadcast_to(np.uint8(0), (height, width, 3))
+        return Frame(image=image, index=arrival.index, time_s=arrival.time_s, source=self.name)
+
+
+def _stamped(record: FrameRecord, at: str | None) -> FrameRecord:
+    """The record and its alerts with their date."""
+    return replace(record, at=at, alerts=tuple({**alert, "at": at} for alert in record.alerts))

@@ -1,0 +1,375 @@
+"""Live runs, through the whole of the product, with fakes for cameras, detector and VLM."""
+
+import gc
+import json
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import hazardlens
+from hazardlens.detect.base import Detections
+from hazardlens.errors import InputError, VideoError
+from hazardlens.frames.base import Frame
+from hazardlens.resources import data_path
+from hazardlens.testing import FakeDetector, FakeVlm, FunctionVlm
+from hazardlens.testing.cameras import FakeCamera, FakeClock
+from hazardlens.testing.video import draw_video, read_number
+from hazardlens.vlm.base import Question, Reply, Shown
+from tests.cameras.http_camera import HttpCamera, serving, transport_stream
+from tests.monitor.test_lane import Gate, eventually
+
+RECORD = jsonschema.Draft202012Validator(json.loads(data_path("schemas", "record.json").read_text(encoding="utf-8")))
+LIVE = {"retry_first_s": 0.05, "retry_most_s": 0.2, "open_timeout_s": 2.0, "read_timeout_s": 1.0}
+
+
+def verdict(question: Question) -> dict:
+    """Fields that tell the number of the frame that was seen."""
+    number = read_number(question.frame.image)
+    found = {"hazard": "spill", "severity": "low"}
+    things = [{"id": k, **found} for k in range(question.asked)]
+    return {"notes": f"This is frame {number}.", **found, "detections": things}
+
+
+def begin(
+    sources: object, *, live: dict | None = None, settings: dict | None = None, **arguments
+) -> hazardlens.LiveRun:
+    pipeline = {"schema": "hazard", "max_age_s": 2.0, "live": {**LIVE, **(live or {})}, **(settings or {})}
+    chosen = {"detector": FakeDetector(), "vlm": FunctionVlm(verdict), **arguments}
+    return hazardlens.live(sources, pipeline=pipeline, **chosen)
+
+
+def lines(folder: Path) -> list[dict]:
+    records = [json.loads(line) for line in (folder / "records.jsonl").read_text(encoding="utf-8").splitlines()]
+    for record in records:
+        assert list(RECORD.iter_errors(record)) == []
+    return records
+
+
+def frames(records: Sequence[hazardlens.FrameRecord], source: str = "fake") -> list[hazardlens.FrameRecord]:
+    return [one for one in records if one.source == source and one.event is None]
+
+
+def firsts(records: Sequence[hazardlens.FrameRecord], source: str = "fake") -> list[hazardlens.FrameRecord]:
+    """The records that frames had as they came, without those that told later what became of a question."""
+    seen: set[int] = set()
+    return [one for one in frames(records, source) if one.frame not in seen and not seen.add(one.frame)]
+
+
+def settled(run: hazardlens.LiveRun) -> Iterator[hazardlens.FrameRecord]:
+    """The records of a run whose consumer lets the VLM finish before it takes the next."""
+    for record in run:
+        yield record
+        eventually(lambda: run.lane is None or run.lane.is_idle)
+
+
+def test_records_of_all_sources_come_as_they_happen_and_are_written(tmp_path: Path) -> None:
+    cameras = [FakeCamera("a", sessions=[15], fps=50.0), FakeCamera("b", sessions=[10], fps=50.0, stamped=False)]
+    with begin(cameras, out=tmp_path, live={"frames": "every"}) as run:
+        records = list(run)
+    assert lines(tmp_path) == [json.loads(record.to_json()) for record in records]
+    for name, count in (("a", 15), ("b", 10)):
+        mine = frames(records, name)
+        assert [one.frame for one in firsts(records, name)] == list(range(count))
+        times = [one.time_s for one in firsts(records, name)]
+        assert times == sorted(times)
+        assert all(one.at is not None for one in mine)
+        assert [one.event.state for one in records if one.source == name and one.event] == ["online", "ended"]
+    status = json.loads((tmp_path / "status.json").read_text())
+    assert status["complete"] is True
+    assert status["sources"]["a"]["frames_detected"] == 15
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("hazardlens")]
+
+
+def test_an_answer_belongs_to_the_frame_it_saw_and_later_frames_carry_it_until_it_is_stale() -> None:
+    vlm = Gate()
+    camera = FakeCamera(sessions=[60], fps=None)
+    vlm.ask = answering(vlm)
+    kept = {"ask": {"every_s": 100.0}, "max_age_s": 3.0}
+    with begin(camera, vlm=vlm, live={"frames": "every", "buffer": 100}, settings=kept) as run:
+        records = []
+        for record in run:
+            records.append(record)
+            if record.frame == 9 and record.event is None:
+                vlm.free.release()
+                eventually(lambda: run.lane.is_idle)
+    mine = frames(records)
+    assert [one.frame for one in mine[:10]] == list(range(10))
+    assert {one.vlm.status for one in mine[:10]} == {"pending"}
+    assert mine[0].vlm.trigger == ("every",)
+    answer = mine[10]
+    assert (answer.frame, answer.time_s, answer.at) == (0, mine[0].time_s, mine[0].at)
+    assert (answer.vlm.status, answer.fields["notes"]) == ("ok", "This is frame 0.")
+    for one in mine[11:]:
+        assert one.vlm.frame == 0
+        assert one.vlm.age_s == pytest.approx(one.time_s - mine[0].time_s)
+        assert one.vlm.status == ("carried" if one.vlm.age_s <= 3.0 else "stale")
+        assert (one.fields is None) == (one.vlm.status == "stale")
+        assert (one.detections[0].fields is None) == (one.vlm.status == "stale")
+    assert {one.vlm.status for one in mine[11:]} == {"carried", "stale"}
+
+
+def answering(gate: Gate) -> Callable[..., Reply]:
+    wait = gate.ask
+
+    def ask(question: Question, shown: Shown, stop: threading.Event) -> Reply:
+        wait(question, shown, stop)
+        return Reply(text=json.dumps(verdict(question)))
+
+    return ask
+
+
+def test_a_question_whose_place_is_taken_is_told() -> None:
+    vlm = Gate()
+    with begin(FakeCamera(sessions=[40], fps=None), vlm=vlm, live={"frames": "every"}) as run:
+        records = []
+        for record in run:
+            records.append(record)
+            if record.frame == 0 and record.event is None:
+                eventually(lambda: vlm.asked)
+            if record.frame == 39 and record.event is None:
+                vlm.free.release(10)
+    mine = frames(records)
+    told = [one for one in mine if "newer question" in (one.vlm.reason or "")]
+    assert [one.frame for one in told] == [10, 20]
+    assert all(one.vlm.status == "skipped" and one.vlm.trigger == ("every",) and one.fields is None for one in told)
+    asked = {one.frame for one in mine if one.vlm.trigger}
+    done = {one.frame for one in mine if one.vlm.attempts} | {one.frame for one in told}
+    assert asked == done == {0, 10, 20, 30}
+
+
+def test_one_dead_camera_never_stops_the_others() -> None:
+    dead = FakeCamera("dead", sessions=["no route to host"] * 1000)
+    with begin([dead, FakeCamera(sessions=[20], fps=50.0)]) as run:
+        records = []
+        for record in run:
+            records.append(record)
+            if record.source == "fake" and record.event is not None and record.event.state == "ended":
+                break
+    assert len(frames(records)) >= 10
+    states = [one.event.state for one in records if one.source == "dead"]
+    assert states[:3] == ["offline", "reconnecting", "reconnecting"]
+    assert {(one.vlm.status, one.fields) for one in records if one.source == "dead"} == {("source_lost", None)}
+
+
+class Following(FakeDetector):
+    """Gives ids as a tracker does: from 1 on for each stream, and anew for a new one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.streams: dict[object, int] = {}
+        self.forgotten: list[object] = []
+
+    def detect(self, frames: Sequence[Frame], *, stream: object = None) -> list[Detections]:
+        number = self.streams.setdefault(stream, 0) + 1
+        self.streams[stream] = number
+        self._boxes = lambda frame: [("person", 1, 2, 2, 20, 30), ("truck", 1 + (number + 1) // 2, 30, 2, 60, 30)]
+        return super().detect(frames, stream=stream)
+
+    def forget(self, stream: object) -> None:
+        self.forgotten.append(stream)
+
+
+def test_a_size_that_changes_after_reconnection_begins_new_tracks_with_new_ids() -> None:
+    detector = Following()
+    camera = FakeCamera(sessions=[4, 4, 2], fps=None, size_wh=lambda session: [(64, 48), (96, 64), (96, 64)][session])
+    with begin(camera, detector=detector, live={"frames": "every"}) as run:
+        mine = firsts(list(run))
+    assert [one.size_wh for one in mine] == [(64, 48)] * 4 + [(96, 64)] * 6
+    ids = [[found.track_id for found in one.detections] for one in mine]
+    assert ids[:4] == [[1, 2], [1, 2], [1, 3], [1, 3]]
+    assert ids[4:] == [[4, 5], [4, 5], [4, 6], [4, 6], [4, 7], [4, 7]], "the second size keeps its tracks"
+    assert len(detector.streams) == 2
+    assert set(detector.forgotten) >= set(detector.streams)
+
+
+def test_a_detector_that_fails_on_a_frame_gives_a_status_and_the_run_goes_on() -> None:
+    class Failing(FakeDetector):
+        def detect(self, frames: Sequence[Frame], *, stream: object = None) -> list[Detections]:
+            if frames[0].index == 2:
+                raise RuntimeError("out of memory")
+            return super().detect(frames, stream=stream)
+
+    with begin(FakeCamera(sessions=[5], fps=None), detector=Failing(), vlm="none", live={"frames": "every"}) as run:
+        mine = frames(list(run))
+    assert [one.vlm.status for one in mine] == ["skipped", "skipped", "error", "skipped", "skipped"]
+    assert mine[2].vlm.reason == "RuntimeError: out of memory"
+
+
+@pytest.mark.parametrize("heeds_stop", [True, False])
+def test_closing_writes_what_was_accepted_and_does_not_wait_for_a_vlm_that_hangs(
+    heeds_stop: bool, tmp_path: Path
+) -> None:
+    vlm = Gate(heeds_stop=heeds_stop)
+    run = begin(FakeCamera(sessions=[1000], fps=100.0), vlm=vlm, out=tmp_path, live={"frames": "every"})
+    try:
+        for record in run:
+            if record.frame == 25:
+                break
+        run.close()
+        (asked,) = [one for one in lines(tmp_path) if one["vlm"]["status"] == "error"]
+        assert asked["frame"] == 0
+        assert "stopped before the answer came" in asked["vlm"]["reason"]
+        assert list(run) == []
+        assert json.loads((tmp_path / "status.json").read_text())["running"] is False
+        run.close()
+    finally:
+        vlm.free.release(10)
+
+
+def test_stopping_from_another_thread_ends_the_loop() -> None:
+    run = begin(FakeCamera(sessions=["absent"] * 1000))
+    threading.Timer(0.3, run.stop).start()
+    assert [record.event.state for record in run][:2] == ["offline", "reconnecting"]
+
+
+def test_a_file_is_played_at_its_own_pace_and_ends(tmp_path: Path) -> None:
+    clip = draw_video(tmp_path / "clip.mp4", frames=10, rate=10)
+    clock = FakeClock(speed=5.0)
+    began = clock.now()
+    with begin(clip, clock=clock, live={"frames": "every"}) as run:
+        mine = firsts(list(run), "clip.mp4")
+    assert clock.now() - began > 0.85
+    assert [one.time_s for one in mine] == pytest.approx([k / 10 for k in range(10)])
+
+
+def test_an_http_camera_whose_server_breaks_off_and_changes_its_size() -> None:
+    bodies = [transport_stream(12), b"", transport_stream(12, (96, 64))]
+    with (
+        serving(HttpCamera(bodies)) as camera,
+        begin({"gate": camera.url.replace("//", "//me:Passw0rd@")}, live={"frames": "every"}) as run,
+    ):
+        records = []
+        for record in run:
+            records.append(record)
+            if record.size_wh == (96, 64) and record.event is None:
+                break
+    sizes = {one.size_wh for one in frames(records, "gate")}
+    assert sizes == {(64, 48), (96, 64)}
+    states = [one.event.state for one in records if one.event]
+    assert states[:4] == ["online", "offline", "reconnecting", "offline"] or states[:3] == [
+        "online",
+        "offline",
+        "reconnecting",
+    ]
+    assert states[-1] == "online"
+    times = [one.time_s for one in firsts(records, "gate")]
+    assert times == sorted(times)
+    assert "Passw0rd" not in "".join(one.to_json() for one in records)
+
+
+def test_no_secret_is_written_or_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    address = "http://us3rname:Passw0rd@127.0.0.1:9/live?token=T0ken"
+    with begin([address], out=tmp_path) as run:
+        for record in run:
+            if record.event.state == "reconnecting" and record.event.attempt == 2:
+                break
+        said = repr(run.sources)
+    said += caplog.text + "".join(path.read_text() for path in tmp_path.iterdir())
+    assert "http://127.0.0.1:9/live?token=***" in said
+    assert not [word for word in ("us3rname", "Passw0rd", "T0ken") if word in said]
+
+
+def test_sources_that_are_mistakes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(VideoError, match="does not exist"):
+        begin(str(tmp_path / "absent.mp4"))
+    with pytest.raises(InputError, match="no sources"):
+        begin([])
+    with pytest.raises(InputError, match="two sources are called 'a'"):
+        begin(["a=rtsp://x", "a=rtsp://y"])
+    with pytest.raises(InputError, match="no GATE"):
+        begin("env:GATE")
+    with pytest.raises(InputError, match="got float"):
+        begin([1.5])
+
+
+def test_the_consumers_own_error_ends_the_run_cleanly(tmp_path: Path) -> None:
+    def fail() -> None:
+        with begin(FakeCamera(sessions=[1000], fps=50.0), out=tmp_path, live={"frames": "every"}) as run:
+            for record in run:
+                1 / (record.frame - 3)
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert lines(tmp_path)[-1]["vlm"]["status"] in ("ok", "carried", "pending", "error")
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("hazardlens")]
+
+
+def test_a_loop_that_is_left_without_a_with_block_ends_the_run(tmp_path: Path) -> None:
+    vlm = Gate()
+    for record in begin(FakeCamera(sessions=[1000], fps=50.0), vlm=vlm, out=tmp_path):
+        if record.frame >= 3 and record.event is None:
+            break
+    gc.collect()
+    eventually(lambda: not [one for one in threading.enumerate() if one.name.startswith("hazardlens")])
+    written = lines(tmp_path)
+    assert "stopped before the answer came" in written[-1]["vlm"]["reason"]
+    assert vlm.stopped == 1
+
+
+ABANDONED = """
+import sys, hazardlens
+from hazardlens.testing import FakeDetector, FakeVlm
+from hazardlens.testing.cameras import FakeCamera
+camera = FakeCamera(sessions=[1000], fps=50.0)
+run = hazardlens.live(
+    camera, pipeline={"schema": "hazard"}, detector=FakeDetector(), vlm=FakeVlm(latency_s=60), out=sys.argv[1]
+)
+for record in run:
+    if record.frame >= 3:
+        break
+"""
+
+
+def test_a_program_that_ends_writes_what_was_accepted(tmp_path: Path) -> None:
+    run = subprocess.run([sys.executable, "-c", ABANDONED, tmp_path], capture_output=True, text=True, timeout=60)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert "stopped before the answer came" in lines(tmp_path)[-1]["vlm"]["reason"]
+    assert json.loads((tmp_path / "status.json").read_text())["running"] is False
+
+
+def test_a_full_disk_loses_nothing_and_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hazardlens.outputs.rotating import RotatingLines
+
+    whole = RotatingLines._write
+    full = threading.Event()
+
+    def write(self: RotatingLines, data: bytes) -> None:
+        if full.is_set():
+            raise OSError(28, "No space left on device")
+        whole(self, data)
+
+    monkeypatch.setattr(RotatingLines, "_write", write)
+    with begin(FakeCamera(sessions=[30], fps=None), vlm=FakeVlm(), out=tmp_path, live={"frames": "every"}) as run:
+        records = []
+        for record in run:
+            records.append(record)
+            if record.event is None and record.frame in (5, 20):
+                full.set() if record.frame == 5 else full.clear()
+    assert lines(tmp_path) == [json.loads(record.to_json()) for record in records]
+
+
+def test_a_stage_that_stands_still_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    clock = FakeClock(speed=100.0)
+    with begin(FakeCamera(sessions=[2], fps=None), clock=clock, live={"stall_s": 5.0}) as run:
+        next(run)
+        eventually(lambda: run.stages.stalls)
+    assert dict(run.stages.stalls) == {"the loop that takes the records": 1}
+    assert "stands still: the loop that takes the records" in caplog.text
+
+
+def test_nobody_waits_for_the_vlm(tmp_path: Path) -> None:
+    """Frames go on while a question is under way, and the answer's own record says how long it took."""
+    vlm = FakeVlm(latency_s=0.2)
+    with begin(FakeCamera(sessions=[30], fps=100.0), vlm=vlm, live={"frames": "every"}) as run:
+        began = time.monotonic()
+        before = [record for record in run if record.event is None and time.monotonic() - began < 60]
+    first_answer = next(place for place, one in enumerate(before) if one.vlm.attempts)
+    assert first_answer > 5
