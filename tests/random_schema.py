@@ -5,6 +5,12 @@ from typing import Any
 from hypothesis import strategies as st
 
 WORDS = st.text(alphabet='abcn"\\é😀 ', min_size=0, max_size=6)
+GRAMMARS = [
+    'start: start "+" atom | atom\natom: /[0-9]/+ | "(" start ")"',
+    'start: "[" start "]" | /[a-zé😀]{1,40}/ " " ("none" | "fire" | "vehicle_proximity")',
+    'start: (/[^"\\n]/~0..30 "\\n")~1..3 "fire"i',
+    'start: "" | "a" start "b"',
+]
 SCALARS = st.one_of(st.booleans(), st.none(), st.integers(-120, 120), WORDS)
 
 
@@ -66,7 +72,8 @@ def bare() -> st.SearchStrategy[dict[str, Any]]:
     labels = st.text(alphabet='ab"\\é😀', min_size=1, max_size=4)
     patterns = st.sampled_from(["[a-f]{2}(-[0-9]{1,3})?", "(é|ab){0,4}", "x|xy|xyz"])
     choices = st.lists(labels, min_size=1, max_size=6, unique=True).map(lambda found: {"choices": found})
-    return choices | patterns.map(lambda pattern: {"regex": pattern})
+    grammars = st.sampled_from(GRAMMARS).map(lambda text: {"lark": text})
+    return choices | patterns.map(lambda pattern: {"regex": pattern}) | grammars
 
 
 def schemas() -> st.SearchStrategy[dict[str, Any]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from hazardlens.schema.places import NO_CHOICE, End, Fixed, Places, State, closing_bytes
 from hazardlens.schema.shapes import Shape
@@ -33,6 +33,28 @@ class Need:
     most: int
     run: bytes = b""
     after_run: int = 0
+
+
+class Following(Protocol):
+    """Follows answers and tells what each still needs; places are numbers, 0 where nothing fits."""
+
+    start: int
+
+    @property
+    def size(self) -> int:
+        """How many places are remembered."""
+
+    def follow(self, place: int, text: bytes) -> int:
+        """The place after `text`, or 0 where it does not fit."""
+
+    def need(self, place: int) -> Need:
+        """What completes an answer from `place`."""
+
+    def choices_ahead(self, place: int) -> Choices:
+        """The choices of two values or more that fixed text leads to, with the text to write for each."""
+
+    def is_free(self, place: int) -> bool:
+        """Whether something else than fixed text and the values of choices may follow."""
 
 
 @dataclass(slots=True)
@@ -61,6 +83,11 @@ class Closing:
         self._nodes: list[_Node] = [_Node(())]
         self._numbers: dict[frozenset[State], int] = {frozenset(): 0}
         self.start = self._place(self._places.start())
+
+    @property
+    def size(self) -> int:
+        """How many places are remembered."""
+        return len(self._nodes)
 
     def follow(self, place: int, text: bytes) -> int:
         """The place after `text`, or 0 where it does not fit."""

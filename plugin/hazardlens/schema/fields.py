@@ -64,7 +64,8 @@ class FieldSchema:
         entry = self._item["properties"] if self._item else {}
         self.object_properties = {key: value for key, value in entry.items() if key != "id"}
         self._digest = hashlib.sha256(json.dumps([document, repr(self._bare)]).encode()).hexdigest()
-        self._check_shape(resolver.places, findings)
+        if self._bare is None:
+            self._check_shape(resolver.places, findings)
         findings.raise_errors(name)
         self.findings: tuple[Finding, ...] = findings.benign()
         self._grounded = lru_cache(maxsize=_CACHED_GROUNDINGS)(self._ground)
@@ -75,8 +76,9 @@ class FieldSchema:
 
         Args:
             source: Name of a shipped schema (`"hazard"`), path of a .json file, a mapping, or a pydantic model class.
-                In place of JSON Schema, `{"choices": [...]}` asks for one of a few labels, the field `label`, and
-                `{"regex": "..."}` for text that the expression matches as a whole, the field `text`.
+                In place of JSON Schema, `{"choices": [...]}` asks for one of a few labels, the field `label`;
+                `{"regex": "..."}` for text that the expression matches as a whole, and `{"lark": "..."}`,
+                `{"gbnf": "..."}` or the path of a .lark or .gbnf file for text of a grammar, the field `text`.
 
         Raises:
             SchemaError: It is missing, malformed, or cannot be held; all places at fault are named.
@@ -100,6 +102,11 @@ class FieldSchema:
     def form(self) -> str:
         """How a prompt asks for the answer."""
         return "one JSON object" if self._bare is None else self._bare.form
+
+    @property
+    def constraint(self) -> str:
+        """What holds the answers: `json`, `choices`, `regex`, `lark` or `gbnf`."""
+        return "json" if self._bare is None else self._bare.kind
 
     def describe(self) -> str:
         """The fields in plain words, with their descriptions and allowed values, for a prompt."""

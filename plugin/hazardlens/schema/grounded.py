@@ -9,14 +9,16 @@ from typing import Any
 
 from hazardlens.record import Fields
 from hazardlens.schema import probe
-from hazardlens.schema.closing import Closing
+from hazardlens.schema.closing import Closing, Following
 from hazardlens.schema.compiler import Compiler
 from hazardlens.schema.findings import Findings
-from hazardlens.schema.shapes import Shape
+from hazardlens.schema.shapes import ENDLESS, Shape
 from hazardlens.schema.spelling import read_strict
 from hazardlens.schema.validation import answer_errors, validator_for
 
 _MOST_REASONS = 20
+_ROOM_WITHOUT_END = 1024
+"""Tokens that an answer gets beyond what it needs, where nothing bounds it."""
 
 
 class AnswerError(ValueError):
@@ -50,12 +52,26 @@ class GroundedSchema:
         return self._shape.to_schema()
 
     @cached_property
-    def longest_bytes(self) -> int:
-        """No answer that the mask lets through is longer than this, in bytes of UTF-8."""
-        return self._shape.longest(lambda literal: len(literal.encode()))
+    def longest_bytes(self) -> int | None:
+        """No answer that the mask lets through is longer than this, in bytes of UTF-8; None where there is no bound."""
+        longest = self._shape.longest(lambda literal: len(literal.encode()))
+        return None if longest >= ENDLESS else longest
 
-    def longest_tokens(self, count_tokens: Callable[[str], int]) -> int:
-        """Upper bound of an answer's tokens, never more than its bytes.
+    def token_budget(self, most: int | None, least: int) -> tuple[int, bool]:
+        """Tokens that an answer may take, and whether it could need more, so that somebody must look after it.
+
+        Args:
+            most: Tokens asked for, or None for no limit; where nothing else bounds an answer, it then gets 1024 more
+                than it needs at least.
+            least: Tokens that an answer needs at least.
+        """
+        longest = self.longest_bytes
+        if longest is None:
+            return (least + _ROOM_WITHOUT_END if most is None else most), True
+        return (longest, False) if most is None or most >= longest else (most, True)
+
+    def longest_tokens(self, count_tokens: Callable[[str], int]) -> int | None:
+        """Upper bound of an answer's tokens, never more than its bytes; None where there is no bound.
 
         Free text and choices are taken at one token per byte, since a model may spell them as it likes. Text that the
         mask forces (keys, punctuation, ids) is taken as the tokenizer writes it, plus one token for each seam; it holds
@@ -71,7 +87,8 @@ class GroundedSchema:
                 known[literal] = min(len(literal.encode()), count_tokens(literal) + 1)
             return known[literal]
 
-        return self._shape.longest(measure)
+        longest = self._shape.longest(measure)
+        return None if longest >= ENDLESS else longest
 
     def shortest_tokens(self, count_tokens: Callable[[bytes], int]) -> int:
         """Least token budget at which every answer is complete, whatever verdicts the model gives.
@@ -85,7 +102,7 @@ class GroundedSchema:
         closing = self.closing(count_tokens)
         return closing.need(closing.start).tokens
 
-    def closing(self, count_tokens: Callable[[bytes], int]) -> Closing:
+    def closing(self, count_tokens: Callable[[bytes], int]) -> Following:
         """What an answer needs from each of its places, with a tokenizer's count of a piece of text."""
         return Closing(self._shape, count_tokens)
 

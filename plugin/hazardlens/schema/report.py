@@ -25,8 +25,9 @@ def schema_report(schema: FieldSchema, *, objects: int, count_tokens: Callable[[
     for finding in schema.findings:
         by_level[finding.level].append(str(finding))
     checked = {finding.pointer for finding in schema.findings if finding.level == "checked"}
+    held = list(_held(schema.document, "", checked)) if schema.constraint == "json" else [f"/{schema.constraint}"]
     sections = [
-        ("held by the mask while the answer is written", list(_held(schema.document, "", checked))),
+        ("held by the mask while the answer is written", held),
         ("held by the mask in another form", by_level["rewritten"]),
         ("narrowed by the mask", by_level["closed"]),
         ("only checked afterwards", by_level["checked"]),
@@ -42,11 +43,12 @@ def schema_report(schema: FieldSchema, *, objects: int, count_tokens: Callable[[
     else:
         least, most = grounded.shortest_tokens(count_tokens), _longest_tokens(grounded, count_tokens)
         unit = f"tokens of {model}"
-    lines += [f"longest answer{about}: at most {most} {unit}", f"least vlm.max_new_tokens{about}: {least} {unit}"]
+    longest = "without end; the budget ends it" if most is None else f"at most {most} {unit}"
+    lines += [f"longest answer{about}: {longest}", f"least vlm.max_new_tokens{about}: {least} {unit}"]
     return "\n".join(lines)
 
 
-def _longest_tokens(grounded: GroundedSchema, count_tokens: Callable[[bytes], int]) -> int:
+def _longest_tokens(grounded: GroundedSchema, count_tokens: Callable[[bytes], int]) -> int | None:
     return grounded.longest_tokens(lambda text: count_tokens(text.encode()))
 
 

@@ -21,6 +21,10 @@ Measure = Callable[[str], int]
 _BYTES_PER_CHARACTER = 6
 
 
+ENDLESS = 10**9
+"""Stands for the length of what may grow without end."""
+
+
 @dataclass(frozen=True)
 class Shape(ABC):
     """What an answer may look like at one place.

@@ -124,13 +124,13 @@ class LocalVlm(Vlm):
         """
         with self._lock:
             inputs = self.inputs(shown)
-            longest = question.schema.longest_bytes
-            budget = longest if self.max_new_tokens is None else min(self.max_new_tokens, longest)
+            least = self._masks.shortest_tokens(question.schema)
+            budget, is_bounded = question.schema.token_budget(self.max_new_tokens, least)
             decoding = Decoding(
                 session=self._masks.session(question.schema),
                 generator=torch.Generator().manual_seed(self._seed + question.frame.index),
                 max_new_tokens=budget,
-                is_bounded=budget < longest,
+                is_bounded=is_bounded,
                 deadline=None if self._timeout_s is None else time.monotonic() + self._timeout_s,
                 stop=stop,
             )

@@ -13,10 +13,11 @@ from transformers import LogitsProcessor, PreTrainedTokenizerFast
 
 from hazardlens.errors import ConstraintError, SchemaError, WeightsError
 from hazardlens.schema import GroundedSchema
-from hazardlens.schema.closing import Closing
+from hazardlens.schema.closing import Following
 from hazardlens.vlm.confidence import Verdicts
 
 _COMPILED_AT_MOST = 64
+_PLACES_AT_MOST = 50_000
 _NO_TEXT = b"\xff"
 """Stands for the end of an answer; no text holds this byte."""
 
@@ -34,7 +35,7 @@ class MaskSession:
         verdicts: How sure the model is of each choice that it made so far.
     """
 
-    def __init__(self, matcher: LLMatcher, closing: Closing, words: LLTokenizer, ends: frozenset[int]) -> None:
+    def __init__(self, matcher: LLMatcher, closing: Following, words: LLTokenizer, ends: frozenset[int]) -> None:
         self._ends = ends
         self.verdicts = Verdicts()
         self._matcher = matcher
@@ -173,7 +174,7 @@ class MaskFactory:
             )
         self._tokenizer: LLTokenizer = from_tokenizer(tokenizer, n_vocab=vocab_rows, eos_token=list(eos_token_ids))
         self._ends = frozenset(eos_token_ids)
-        self._compiled: OrderedDict[Hashable, tuple[LLMatcher, Closing]] = OrderedDict()
+        self._compiled: OrderedDict[Hashable, tuple[LLMatcher, Following]] = OrderedDict()
 
     def session(self, schema: GroundedSchema) -> MaskSession:
         """A fresh mask for one answer.
@@ -193,14 +194,19 @@ class MaskFactory:
         closing = self._ready(schema)[1]
         return closing.need(closing.start).tokens
 
-    def _ready(self, schema: GroundedSchema) -> tuple[LLMatcher, Closing]:
+    def _ready(self, schema: GroundedSchema) -> tuple[LLMatcher, Following]:
         if schema.key not in self._compiled:
             closing = schema.closing(self.count_tokens)
             self._compiled[schema.key] = self._compile(schema), closing
             if len(self._compiled) > _COMPILED_AT_MOST:
                 self._compiled.popitem(last=False)
         self._compiled.move_to_end(schema.key)
-        return self._compiled[schema.key]
+        matcher, closing = self._compiled[schema.key]
+        if closing.size > _PLACES_AT_MOST:
+            # Answers that may nest or go on without end have places without end.
+            closing = schema.closing(self.count_tokens)
+            self._compiled[schema.key] = matcher, closing
+        return matcher, closing
 
     def _compile(self, schema: GroundedSchema) -> LLMatcher:
         grammar = schema.grammar()
