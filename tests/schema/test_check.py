@@ -31,7 +31,8 @@ ERRORS: list[tuple[str, Any, str, str]] = [
     ("dangling anchor", {"$ref": "#absent"}, X + "/$ref", "refers to nothing"),
     ("reference to no schema", {"$ref": "#/required"}, X + "/$ref", "refers to nothing"),
     ("remote reference", {"$ref": "https://example.com/a.json"}, X + "/$ref", "remote reference"),
-    ("dynamic reference", {"$dynamicRef": "#a"}, X + "/$dynamicRef", "not followed"),
+    ("dynamic reference", {"$dynamicRef": "#a"}, X + "/$dynamicRef", "refers to nothing"),
+    ("dynamic reference to two", {"$dynamicRef": "#both"}, X + "/$dynamicRef", "may lead to 2 places"),
     ("string", {"type": "string"}, X, "unbounded: a string"),
     ("open pattern", {"type": "string", "pattern": "^a+$"}, X, "unbounded: a string"),
     ("half-open pattern", {"type": "string", "pattern": "^a"}, X, "unbounded: a string"),
@@ -60,7 +61,8 @@ ERRORS: list[tuple[str, Any, str, str]] = [
     ("in a branch", {"anyOf": [DIGIT, {"type": "string"}]}, X + "/anyOf/1", "unbounded: a string"),
     ("in items", {"type": "array", "maxItems": 2, "items": {"type": "string"}}, X + "/items", "unbounded: a string"),
     ("through a pointer", {"$ref": "#/$defs/a~1b"}, "/$defs/a~1b", "unbounded: a string"),
-    ("recursion", {"$ref": "#/$defs/tree"}, "/$defs/tree/properties/next/$ref", "never bounded"),
+    ("endless in a circle", {"$ref": "#/$defs/here"}, "/$defs/there/properties/a/$ref", "requires itself"),
+    ("loop through anyOf", {"$ref": "#/$defs/loop"}, "/$defs/pool", "requires itself"),
     ("required self-reference", {"$ref": "#/$defs/endless"}, "/$defs/endless/properties/next/$ref", "requires itself"),
     ("reference to itself", {"$ref": "#/$defs/self"}, "/$defs/self/$ref", "requires itself"),
     ("reference upwards", closed(a={"$ref": "#/properties/x"}), X + "/properties/a/$ref", "requires itself"),
@@ -102,7 +104,12 @@ ERRORS: list[tuple[str, Any, str, str]] = [
 ]
 DEFS = {
     "a/b": {"type": "string"},
-    "tree": {"type": "object", "properties": {"next": {"$ref": "#/$defs/tree"}}, "additionalProperties": False},
+    "here": closed(b={"$ref": "#/$defs/there"}),
+    "there": closed(a={"$ref": "#/$defs/here"}),
+    "loop": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/pool"}]},
+    "pool": {"allOf": [{"$ref": "#/$defs/loop"}]},
+    "one": {"$dynamicAnchor": "both", "type": "null"},
+    "two": {"$id": "other", "$dynamicAnchor": "both", "type": "null"},
     "endless": closed(next={"$ref": "#/$defs/endless"}),
     "self": {"$ref": "#/$defs/self"},
     "big": {"type": "integer", "minimum": 10},
@@ -281,13 +288,22 @@ HELD: list[tuple[str, Any]] = [
     ("forbidden option", {**closed(a=False), "required": []}),
     ("nullable", {"type": ["integer", "null"], "minimum": 0, "maximum": 3}),
     ("anchor", {"$ref": "#short"}),
+    ("address", {"$ref": "other#/$defs/s"}),
+    ("dynamic reference to one place", {"$dynamicRef": "#single"}),
+    ("recursion", {"$ref": "#/$defs/tree"}),
     ("step", {"type": "number", "minimum": 0, "maximum": 1, "multipleOf": 0.01}),
 ]
 
 
 @pytest.mark.parametrize("fragment", [row[1] for row in HELD], ids=[row[0] for row in HELD])
 def test_held_without_a_finding(one_field: Load, fragment: Any) -> None:
-    assert one_field(fragment, **{"$defs": {"s": {"$anchor": "short", **SHORT}}}).findings == ()
+    defs = {
+        "s": {"$anchor": "short", **SHORT},
+        "other": {"$id": "other", "$defs": {"s": SHORT}},
+        "single": {"$dynamicAnchor": "single", "type": "null"},
+        "tree": {"type": "object", "properties": {"next": {"$ref": "#/$defs/tree"}}, "additionalProperties": False},
+    }
+    assert one_field(fragment, **{"$defs": defs}).findings == ()
 
 
 ITEM = closed(id={"type": "integer"}, kind={"enum": ["a", "b"]})

@@ -24,7 +24,8 @@ def load(schema: Any) -> FieldSchema | None:
 def passes(grounded: GroundedSchema, data: Any) -> bool:
     text = spell({"x": canonical(data)})
     # llguidance takes minutes over 309 digits that are to be a multiple of 0.123456789.
-    if len(text.encode()) > grounded.longest_bytes or not probe.accepts(grounded.grammar(), text):
+    longest = grounded.longest_bytes
+    if (longest is not None and len(text.encode()) > longest) or not probe.accepts(grounded.grammar(), text):
         return False
     try:
         grounded.parse(text)

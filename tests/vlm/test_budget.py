@@ -17,7 +17,7 @@ from hazardlens.schema.grammar import GrammarClosing
 from hazardlens.schema.places import Fixed
 from hazardlens.vlm.decode import Decoding
 from hazardlens.vlm.mask import MaskFactory, MaskProcessor
-from tests.random_schema import GRAMMARS, schemas
+from tests.random_schema import GRAMMARS, RECURSIVE, schemas
 from tests.random_vlm import END, tokenizer
 
 Logits = Callable[[list[int]], torch.Tensor]
@@ -134,6 +134,13 @@ def test_a_budget_below_the_least_is_an_error_with_both_numbers(masks: MaskFacto
     least = masks.shortest_tokens(schema)
     with pytest.raises(ConstraintError, match=rf"{least} tokens.*{least - 1}"):
         start(masks, schema, least - 1).begin()
+
+
+@pytest.mark.parametrize("name", RECURSIVE)
+def test_every_answer_of_a_recursive_schema_is_complete_at_any_budget(masks: MaskFactory, name: str) -> None:
+    document = {"type": "object", "properties": {name: {"$ref": f"#/$defs/{name}"}}, "required": [name]}
+    for margin in (0, 3, 60):
+        check(masks, {**document, "$defs": RECURSIVE}, margin, margin, sample=bool(margin))
 
 
 @pytest.mark.parametrize("text", GRAMMARS)

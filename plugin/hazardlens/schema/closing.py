@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from hazardlens.schema.places import NO_CHOICE, End, Fixed, Places, State, closing_bytes
+from hazardlens.errors import SchemaError
+from hazardlens.schema.places import NO_CHOICE, End, Fixed, Places, State, closing_bytes, detours
 from hazardlens.schema.shapes import Shape
+
+_MOST_PLACES = 500_000
 
 Choices: TypeAlias = dict[str, dict[str, bytes]]
 """By JSON pointer in the fields, what is left to write of each value that may be chosen, by its name."""
@@ -152,7 +155,10 @@ class Closing:
 
     def _need(self, place: int) -> Need:
         waiting = [place]
+        most = len(self._nodes) + _MOST_PLACES
         while waiting:
+            if len(self._nodes) > most:
+                raise SchemaError("no way was found to end an answer", help="Make the schema simpler.")
             node = self._nodes[waiting[-1]]
             unknown = [number for number in self._ways(waiting[-1]) if self._nodes[number].need is None]
             if unknown:
@@ -175,7 +181,10 @@ class Closing:
 
     @staticmethod
     def _closing_bytes(states: tuple[State, ...]) -> tuple[dict[int, None], set[bytes]]:
-        needed = [state for state in states if not (isinstance(state, Fixed) and state.grows)] or states
+        # Neither what is optional is begun, nor what leads back to where it began.
+        wanted = [state for state in states if not (isinstance(state, Fixed) and state.grows)] or states
+        fewest = min(map(detours, wanted), default=0)
+        needed = [state for state in wanted if detours(state) == fewest]
         own: dict[int, None] = {}
         any_of: set[bytes] = set()
         for state in needed:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 from hazardlens.schema import scalars
 from hazardlens.schema.combine import MOST_ALTERNATIVES, SPREAD, Alternative, Groups, Schema, alternatives
 from hazardlens.schema.containers import array, property_names
+from hazardlens.schema.endings import ended
 from hazardlens.schema.findings import Findings, step
-from hazardlens.schema.keywords import has_stated_type, is_bare, note_checked, note_unknown, types_of
+from hazardlens.schema.keywords import has_stated_type, is_bare, note_checked, note_unknown, types_of, unwrapped
 from hazardlens.schema.rewriting import REWRITABLE, declared_names, rewritten
-from hazardlens.schema.shapes import Choice, Never, Object, Shape
+from hazardlens.schema.shapes import Again, Choice, Never, Object, Shape
 from hazardlens.schema.spelling import SAFE_INTEGER, canonical, spell
 from hazardlens.schema.unions import disjoint, union
 from hazardlens.schema.validation import validator_for
@@ -25,16 +27,25 @@ class Compiler:
     Args:
         places: JSON pointer of each subschema by its `id()`; the documents keep them alive.
         findings: Where findings are noted.
+        references: JSON pointers of the references in the documents.
     """
 
-    def __init__(self, places: dict[int, str], findings: Findings) -> None:
+    def __init__(self, places: dict[int, str], findings: Findings, references: Collection[str] = ()) -> None:
         self.places = places
+        self.references = references
         self.findings = findings
         self._done: dict[tuple[int, ...], Shape] = {}
+        self._open: dict[tuple[int, ...], Again | None] = {}
+        self._links = 0
         self._dead: dict[str, None] = {}
         self._alive: dict[str, None] = {}
         self._rewritten: dict[tuple[int, frozenset[str]], tuple[Schema, Groups]] = {}
         self._given_up: set[tuple[int, str]] = set()
+
+    def whole(self, document: Schema) -> Shape:
+        """The shape of what satisfies a whole document, without what could never come to an end."""
+        shape = self.compile((document,), "")
+        return ended(shape, lambda pointer, what: self.findings.add(self._reference(pointer), "note", what))
 
     def compile(self, nodes: tuple[Any, ...], pointer: str) -> Shape:
         """The shape of what satisfies all of `nodes`.
@@ -43,12 +54,32 @@ class Compiler:
             nodes: Subschemas of the document that apply to the same place, objects or booleans.
             pointer: Where findings belong if no subschema has a place of its own.
         """
+        asking = [node for node in map(unwrapped, nodes) if node is not True]
+        nodes = tuple({id(node): node for node in asking}.values()) or (True,)
         key = tuple(map(id, nodes))
         if all(isinstance(node, bool) for node in nodes):
             return self._any(pointer) if all(nodes) else Never(((pointer, "nothing is allowed here"),), pointer=pointer)
+        if key in self._open:
+            return self._link(key, pointer)
         if key not in self._done:
+            self._open[key] = None
             self._done[key] = self._combined(nodes, self._place(nodes, pointer))
+            link = self._open.pop(key)
+            if link is not None:
+                link.set(self._done[key])
         return self._done[key]
+
+    def _link(self, key: tuple[int, ...], pointer: str) -> Again:
+        link = self._open[key]
+        if link is None:
+            link = self._open[key] = Again(f"again{self._links}", pointer=self._reference(pointer))
+            self._links += 1
+        return link
+
+    def _reference(self, pointer: str) -> str:
+        """The place of the reference that stands at `pointer`, or `pointer` itself."""
+        place = step(pointer, "$ref")
+        return place if place in self.references else pointer
 
     def _place(self, nodes: tuple[Any, ...], pointer: str) -> str:
         known = [node for node in nodes if id(node) in self.places]

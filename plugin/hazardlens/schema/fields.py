@@ -17,7 +17,7 @@ from hazardlens.schema.findings import Finding, Findings
 from hazardlens.schema.grounded import GroundedSchema
 from hazardlens.schema.load import read_document
 from hazardlens.schema.resolve import Resolver
-from hazardlens.schema.shapes import Never, Shape
+from hazardlens.schema.shapes import Never, Shape, mask_schema
 from hazardlens.schema.validation import metaschema_errors
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class FieldSchema:
         self.object_properties = {key: value for key, value in entry.items() if key != "id"}
         self._digest = hashlib.sha256(json.dumps([document, repr(self._bare)]).encode()).hexdigest()
         if self._bare is None:
-            self._check_shape(resolver.places, findings)
+            self._check_shape(resolver, findings)
         findings.raise_errors(name)
         self.findings: tuple[Finding, ...] = findings.benign()
         self._grounded = lru_cache(maxsize=_CACHED_GROUNDINGS)(self._ground)
@@ -139,16 +139,17 @@ class FieldSchema:
         document = detections.ground(self._root, self._item, n) if self._item else self._root
         return GroundedSchema((self._digest, n), document, n)
 
-    def _check_shape(self, places: dict[int, str], findings: Findings) -> None:
+    def _check_shape(self, resolver: Resolver, findings: Findings) -> None:
+        places = resolver.places
         documents = [self._without_detections()]
         if self._item:
             detections.check_required(self._root, self._item, places, findings)
             documents = [detections.ground(self._root, self._item, count) for count in detections.counts(self._root)]
             for document in documents:
                 places = {**places, **detections.grounded_places(document, self._root, self._item, places)}
-        compiler = Compiler(places | {id(document): "" for document in documents}, findings)
+        compiler = Compiler(places | {id(document): "" for document in documents}, findings, resolver.references)
         for document in documents:
-            shape = compiler.compile((document,), "")
+            shape = compiler.whole(document)
             if not isinstance(shape, Never):
                 _check_mask(shape, findings)
             for pointer, reason in shape.reasons if isinstance(shape, Never) else ():
@@ -190,11 +191,11 @@ def _is_formal(schema: dict[str, Any]) -> bool:
 
 
 def _check_mask(shape: Shape, findings: Findings) -> None:
-    reason = probe.refusal(shape.to_schema())
+    reason = probe.refusal(mask_schema(shape))
     if not reason:
         return
     for part in shape.parts():
-        if probe.refusal(part.to_schema()):
+        if probe.refusal(mask_schema(part)):
             _check_mask(part, findings)
             return
     findings.add(shape.pointer, "error", f"llguidance cannot hold this: {reason}", "Make it simpler.")

@@ -9,10 +9,11 @@ from typing import Any
 
 from hazardlens.record import Fields
 from hazardlens.schema import probe
+from hazardlens.schema.circles import referenced
 from hazardlens.schema.closing import Closing, Following
 from hazardlens.schema.compiler import Compiler
 from hazardlens.schema.findings import Findings
-from hazardlens.schema.shapes import ENDLESS, Shape
+from hazardlens.schema.shapes import ENDLESS, Shape, mask_schema
 from hazardlens.schema.spelling import read_strict
 from hazardlens.schema.validation import answer_errors, validator_for
 
@@ -32,24 +33,28 @@ class GroundedSchema:
 
     Args:
         key: Equal for schemas of equal shape, and hashable.
-        document: The schema, grounded.
+        document: The schema, grounded and resolved; it may go in circles.
         count: Number of detections that it is grounded to.
 
     Attributes:
         key: See above.
-        document: Plain JSON Schema 2020-12 without references; satisfied by the answers that are taken.
         count: See above.
     """
 
     def __init__(self, key: tuple[str, int], document: dict[str, Any], count: int) -> None:
         self.key = key
-        self.document = document
         self.count = count
+        self._resolved = document
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """Plain JSON Schema 2020-12, satisfied by the answers that are taken; references only where it recurs."""
+        return referenced(self._resolved)
 
     @cached_property
     def mask_document(self) -> dict[str, Any]:
         """Plain JSON Schema that a mask can hold: closed, bounded, and without what is only checked."""
-        return self._shape.to_schema()
+        return mask_schema(self._shape)
 
     @cached_property
     def longest_bytes(self) -> int | None:
@@ -142,4 +147,4 @@ class GroundedSchema:
 
     @cached_property
     def _shape(self) -> Shape:
-        return Compiler({}, Findings()).compile((self.document,), "")
+        return Compiler({}, Findings()).whole(self._resolved)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 from hazardlens.schema.combine import Schema
 from hazardlens.schema.findings import Findings, step
@@ -35,6 +36,7 @@ _ANNOTATIONS = frozenset(
         *("type", "enum", "const", "allOf", "anyOf", "oneOf", "then", "else", "minContains", "maxContains"),
     }
 )
+_ANNOTATING = frozenset({"allOf", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
 _STATING = frozenset({"type", "enum", "const"})
 _ASKING = _STATING.union(_CHECKED, *_TYPE_KEYWORDS.values())
 HELD = _STATING.union({"anyOf", "oneOf", "allOf", "$ref"}, *_TYPE_KEYWORDS.values())
@@ -45,6 +47,13 @@ _KNOWN = _ANNOTATIONS.union(_CHECKED, *_TYPE_KEYWORDS.values())
 def is_bare(node: Schema) -> bool:
     """Whether `node` asks for nothing itself, but only through `allOf`, `anyOf` and `oneOf`."""
     return _ASKING.isdisjoint(node)
+
+
+def unwrapped(node: Any) -> Any:
+    """What a schema leads to that says nothing itself."""
+    while isinstance(node, dict) and len(node.get("allOf", ())) == 1 and _ANNOTATING.issuperset(node):
+        (node,) = node["allOf"]
+    return node
 
 
 def note_checked(node: Schema, types: frozenset[str], pointer: str, findings: Findings, held: Collection[str]) -> None:

@@ -10,6 +10,7 @@ from graphlib import CycleError, TopologicalSorter
 from llguidance import LLMatcher
 
 from hazardlens.schema.grammar.tree import Alt, Chars, Node, Ref, Repeat, Seq
+from hazardlens.schema.ranking import Way, closing
 
 _START = "start"
 _FEW_CHARACTERS = 256
@@ -146,23 +147,14 @@ class Grammar:
         return node if isinstance(node, Chars) else self._symbol(node)
 
     def _judge(self) -> None:
-        """Find which ways close a symbol: those whose own symbols are settled before it."""
-        settled: dict[int, int] = {}
-        least = [math.inf] * len(self.productions)
-        while len(settled) < len(least):
-            waiting = [number for number in range(len(least)) if number not in settled]
-            for number in waiting:
-                least[number] = min(_cost(way, least, settled) for way in self.productions[number])
-            nearest = min(waiting, key=lambda number: (least[number], number))
-            settled[nearest] = len(settled)
-        component = _components(self.productions)
-        rank = [(component[number], settled[number]) for number in range(len(least))]
+        """Find which ways close a symbol, and what it needs by them."""
+        kept, order = closing([[_way(way) for way in ways] for ways in self.productions])
         self.closing = [
-            tuple(way for way in ways if way.low == 0 or all(rank[part] < rank[number] for part in _symbols([way])))
-            for number, ways in enumerate(self.productions)
+            tuple(way for way, is_kept in zip(ways, own, strict=True) if is_kept)
+            for ways, own in zip(self.productions, kept, strict=True)
         ]
-        self.need = [0] * len(least)
-        for number in sorted(range(len(least)), key=rank.__getitem__):
+        self.need = [0] * len(order)
+        for number in order:
             self.need[number] = max(self.rest(way, 0) for way in self.closing[number])
 
 
@@ -178,49 +170,10 @@ def _symbols(ways: tuple[Production, ...] | list[Production]) -> Iterator[int]:
     return (part for way in ways for part in way.parts if isinstance(part, int))
 
 
-def _cost(way: Production, least: list[float], settled: dict[int, int]) -> float:
-    """Least bytes of one way, as far as its symbols are settled."""
-    if way.low == 0:
-        return 0
-    sizes = [
-        (least[part] if part in settled else math.inf)
-        if isinstance(part, int)
-        else len(chr(part.ranges[0][0]).encode())
-        for part in way.parts
-    ]
-    return sum(sizes) * (1 if way.low is None else way.low)
-
-
-def _components(productions: list[tuple[Production, ...]]) -> list[int]:
-    """Of each symbol, the number of its strongly connected component, those it needs first (Tarjan, 1972)."""
-    order: dict[int, int] = {}
-    low: dict[int, int] = {}
-    found = [-1] * len(productions)
-    stack: list[int] = []
-    for root in range(len(productions)):
-        if root in order:
-            continue
-        work = [(root, iter(tuple(_symbols(productions[root]))))]
-        order[root] = low[root] = len(order)
-        stack.append(root)
-        while work:
-            number, following = work[-1]
-            other = next(following, None)
-            if other is None:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[number])
-                if low[number] == order[number]:
-                    name = max(found) + 1
-                    while found[number] == -1:
-                        found[stack.pop()] = name
-            elif other not in order:
-                order[other] = low[other] = len(order)
-                stack.append(other)
-                work.append((other, iter(tuple(_symbols(productions[other])))))
-            elif found[other] == -1:
-                low[number] = min(low[number], order[other])
-    return found
+def _way(way: Production) -> Way:
+    times = 1 if way.low is None else way.low
+    size = sum(times * len(chr(part.ranges[0][0]).encode()) for part in way.parts if isinstance(part, Chars))
+    return Way(size, tuple((part, times) for part in way.parts if isinstance(part, int) and times))
 
 
 def _least(rules: dict[str, Node]) -> dict[str, float]:
