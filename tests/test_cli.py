@@ -167,7 +167,12 @@ def test_schema_check_tells_what_is_held_what_is_checked_and_how_long(random_vlm
     schema = {
         "type": "object",
         "properties": {
-            "labels": {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 3, "uniqueItems": True},
+            "labels": {
+                "type": "array",
+                "items": {"type": "string", "maxLength": 3},
+                "maxItems": 3,
+                "uniqueItems": True,
+            },
             "hazard": {"enum": ["none", "fire"]},
         },
         "required": ["labels", "hazard"],

@@ -216,8 +216,14 @@ def read_bare(document: dict[str, Any]) -> Bare | None:
         SchemaError: The form is malformed or has no end.
     """
     kinds = _KINDS.intersection(document)
-    if not kinds or not _KINDS.union(_TOLD).issuperset(document):
+    if not kinds:
         return None
+    others = [key for key in document if key not in _KINDS | _TOLD]
+    if others:
+        raise SchemaError(
+            f"/: {' and '.join(sorted(kinds))} cannot stand beside {', '.join(others)}",
+            help="Only title and description can. Or write JSON Schema without it.",
+        )
     if len(kinds) > 1:
         raise SchemaError(f"expected one of {', '.join(sorted(_KINDS))}, found {' and '.join(sorted(kinds))}")
     (kind,) = kinds

@@ -17,7 +17,7 @@ from hazardlens.schema.findings import Finding, Findings
 from hazardlens.schema.grounded import GroundedSchema
 from hazardlens.schema.load import read_document
 from hazardlens.schema.resolve import Resolver
-from hazardlens.schema.shapes import Never, Shape, mask_schema
+from hazardlens.schema.shapes import Never, Object, Shape, mask_schema
 from hazardlens.schema.validation import metaschema_errors
 
 if TYPE_CHECKING:
@@ -150,7 +150,10 @@ class FieldSchema:
         compiler = Compiler(places | {id(document): "" for document in documents}, findings, resolver.references)
         for document in documents:
             shape = compiler.whole(document)
-            if not isinstance(shape, Never):
+            if isinstance(shape, Object) and not shape.properties:
+                message = "the answer could only be empty: it names no property"
+                findings.add("", "error", message, "Name the fields that it asks for.")
+            elif not isinstance(shape, Never):
                 _check_mask(shape, findings)
             for pointer, reason in shape.reasons if isinstance(shape, Never) else ():
                 findings.add(pointer, "error", f"never satisfiable: {reason}", "Loosen one of what contradicts.")

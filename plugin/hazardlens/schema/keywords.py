@@ -13,17 +13,16 @@ _CHECKED: dict[str, frozenset[str]] = {
     "if": frozenset(),
     "dependentRequired": frozenset({"object"}),
     "dependentSchemas": frozenset({"object"}),
-    "propertyNames": frozenset({"object"}),
-    "unevaluatedProperties": frozenset({"object"}),
-    "unevaluatedItems": frozenset({"array"}),
-    "contains": frozenset({"array"}),
 }
 
 _TYPE_KEYWORDS: dict[str, frozenset[str]] = {
     "object": frozenset(
-        {"properties", "patternProperties", "additionalProperties", "required", "minProperties", "maxProperties"}
+        {
+            *("properties", "patternProperties", "additionalProperties", "unevaluatedProperties", "propertyNames"),
+            *("required", "minProperties", "maxProperties", "dependentRequired", "dependentSchemas"),
+        }
     ),
-    "array": frozenset({"items", "prefixItems", "minItems", "maxItems", "uniqueItems"}),
+    "array": frozenset({"items", "prefixItems", "unevaluatedItems", "contains", "minItems", "maxItems", "uniqueItems"}),
     "string": frozenset({"minLength", "maxLength", "pattern", "format"}),
     "number": frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}),
 }
@@ -59,6 +58,8 @@ def unwrapped(node: Any) -> Any:
 def note_checked(node: Schema, types: frozenset[str], pointer: str, findings: Findings, held: Collection[str]) -> None:
     """Note the keywords of `node` that the mask leaves out, and those `held` in another form, for values of `types`."""
     for keyword, concerned in _CHECKED.items():
+        if keyword == "if" and "then" not in node and "else" not in node:
+            continue
         if keyword in node and not (concerned and concerned.isdisjoint(types)):
             name = "if/then/else" if keyword == "if" else keyword
             if keyword in held:
@@ -77,7 +78,7 @@ def note_unknown(node: Schema, pointer: str, findings: Findings) -> None:
 def types_of(nodes: tuple[Schema, ...]) -> tuple[tuple[str, ...], bool]:
     """The types that satisfy `nodes`, and whether they were stated rather than guessed from keywords.
 
-    Types not stated are guessed only where the keywords leave one; otherwise there are none.
+    Types not stated are guessed from the keywords; there are none where these ask for nothing.
     """
     stated = [_atoms(node["type"]) for node in nodes if "type" in node]
     if stated:
@@ -88,7 +89,7 @@ def types_of(nodes: tuple[Schema, ...]) -> tuple[tuple[str, ...], bool]:
     guessed = [
         name for name, keywords in _TYPE_KEYWORDS.items() if any(not keywords.isdisjoint(node) for node in nodes)
     ]
-    return (tuple(guessed), False) if len(guessed) == 1 else ((), False)
+    return tuple(guessed), False
 
 
 def has_stated_type(nodes: tuple[Schema, ...]) -> bool:
