@@ -139,6 +139,7 @@ class VlmState:
         input_tokens: Tokens of prompt and picture, or None where unknown.
         output_tokens: Tokens of the answer, or None where unknown.
         raw: The answer's text as the model gave it, on asked frames; None elsewhere.
+        reasoning: What the model said freely ahead of it, where that is kept; None elsewhere.
     """
 
     status: Status
@@ -153,6 +154,7 @@ class VlmState:
     input_tokens: int | None = None
     output_tokens: int | None = None
     raw: str | None = None
+    reasoning: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -157,6 +157,7 @@ def test_an_answered_frame_whole():
             "input_tokens": 100,
             "output_tokens": 20,
             "raw": answer.reply.text,
+            "reasoning": None,
         },
         "rules": [],
         "contradictions": [],

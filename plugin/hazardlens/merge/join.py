@@ -223,6 +223,7 @@ def _answered_state(
         input_tokens=reply.input_tokens if reply else None,
         output_tokens=reply.output_tokens if reply else None,
         raw=reply.text if reply else None,
+        reasoning=reply.reasoning if reply else None,
     )
 
 

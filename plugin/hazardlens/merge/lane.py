@@ -134,7 +134,7 @@ def answer(vlm: Vlm, question: Question, stop: threading.Event) -> Answer:
         fields=fields,
         reply=reply,
         latency_s=time.perf_counter() - started,
-        attempts=1,
+        attempts=reply.attempts if reply else 1,
         shown=shown,
     )
 

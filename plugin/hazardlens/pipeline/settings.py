@@ -54,6 +54,9 @@ class VlmSettings(Part):
         revision: Revision on the hub, or None.
         timeout_s: Wall time that one answer may take, or None for no limit.
         exact_confidence: Whether the model's own probability of each value of a choice is found too.
+        tries: Most times to ask where an answer fails what is only checked.
+        reasoning_tokens: Tokens of free text ahead of the answer.
+        keep_reasoning: Whether that text is in the record.
     """
 
     model: Annotated[str, Field(min_length=1)]
@@ -73,6 +76,9 @@ class VlmSettings(Part):
     revision: str | None = None
     timeout_s: Annotated[Duration, Field(gt=0)] | None = None
     exact_confidence: bool = False
+    tries: int = Field(default=3, ge=1, le=20)
+    reasoning_tokens: int = Field(default=0, ge=0)
+    keep_reasoning: bool = False
 
 
 class Zone(Part):

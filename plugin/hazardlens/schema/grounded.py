@@ -137,6 +137,14 @@ class GroundedSchema:
             raise AnswerError("; ".join(wrong[:_MOST_REASONS]) + more)
         return value  # type: ignore[no-any-return]
 
+    def takes(self, text: str) -> bool:
+        """Whether `parse` takes an answer's text."""
+        try:
+            self.parse(text)
+        except AnswerError:
+            return False
+        return True
+
     @cached_property
     def _grammar(self) -> str:
         return probe.grammar(self.mask_document)

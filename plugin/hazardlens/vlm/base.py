@@ -52,12 +52,14 @@ class View:
         draw_ids: Whether the ids of the detections asked about are drawn on the pictures, and their boxes on the first.
         crops_px: Side in pixels of each object's own cut-out, shown in a second picture, or None for no second picture.
         describe_fields: Whether the prompt describes the fields; a VLM that was trained for its schema needs no words.
+        reason_first: Whether the prompt asks for a few words of reasoning ahead of the answer.
     """
 
     longest_side_px: int = 1024
     draw_ids: bool = False
     crops_px: int | None = None
     describe_fields: bool = True
+    reason_first: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -88,6 +90,8 @@ class Reply:
         model_steps: Forward passes of the model that the answer took, or None where unknown.
         extra_passes: Forward passes beyond those, for the model's exact probabilities.
         confidence: How sure the model was of its verdicts, by their JSON pointers in the answer, or None where unknown.
+        reasoning: What it said freely ahead of the answer, or None where it was not to be kept.
+        attempts: Tries that the answer took.
     """
 
     text: str
@@ -98,6 +102,8 @@ class Reply:
     model_steps: int | None = None
     extra_passes: int = 0
     confidence: Mapping[str, Confidence] | None = None
+    reasoning: str | None = None
+    attempts: int = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import torch
@@ -132,10 +132,15 @@ class MaskProcessor(LogitsProcessor):  # type: ignore[misc]  # transformers is n
 
     As a `LogitsProcessor` it runs after penalties and before temperature and top-k/p, so sampling renormalises what the
     mask leaves.
+
+    Args:
+        session: The mask of one answer.
+        free: Gives what may be written while the model reasons freely, shape (vocabulary,), else None; None for never.
     """
 
-    def __init__(self, session: MaskSession) -> None:
+    def __init__(self, session: MaskSession, *, free: Callable[[], torch.Tensor | None] | None = None) -> None:
         self._session = session
+        self._free = free
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Mask `scores`, shape (1, vocabulary).
@@ -143,13 +148,14 @@ class MaskProcessor(LogitsProcessor):  # type: ignore[misc]  # transformers is n
         Raises:
             ConstraintError: If the mask is narrower than the logits, for more than one row, or if nothing is left.
         """
-        allowed = self._session.allowed().to(scores.device)
+        freely = self._free() if self._free else None
+        allowed = (self._session.allowed() if freely is None else freely).to(scores.device)
         if scores.shape != (1, len(allowed)):
             raise ConstraintError(f"logits: expected shape (1, {len(allowed)}), got {tuple(scores.shape)}")
         masked = scores.masked_fill(~allowed, -torch.inf)
         if not torch.isfinite(masked.max()):
             raise ConstraintError("the model gave no finite logit to any token that the mask allows")
-        if self._session.is_deciding:
+        if freely is None and self._session.is_deciding:
             self._session.verdicts.mask_mass = float((masked.logsumexp(-1) - scores.logsumexp(-1)).exp())
         return masked
 
@@ -174,6 +180,11 @@ class MaskFactory:
             )
         self._tokenizer: LLTokenizer = from_tokenizer(tokenizer, n_vocab=vocab_rows, eos_token=list(eos_token_ids))
         self._ends = frozenset(eos_token_ids)
+        self._text = torch.zeros(vocab_rows, dtype=torch.bool)
+        self._text[: min(len(tokenizer), vocab_rows)] = True
+        special = [token for token, added in tokenizer.added_tokens_decoder.items() if added.special]
+        self._text[[token for token in special if token < vocab_rows]] = False
+        self._text[list(eos_token_ids)] = True
         self._compiled: OrderedDict[Hashable, tuple[LLMatcher, Following]] = OrderedDict()
 
     def session(self, schema: GroundedSchema) -> MaskSession:
@@ -184,6 +195,11 @@ class MaskFactory:
         """
         matcher, closing = self._ready(schema)
         return MaskSession(matcher.deep_copy(), closing, self._tokenizer, self._ends)
+
+    @property
+    def free_text(self) -> torch.Tensor:
+        """Tokens of text and those that end it, shape (vocabulary,), bool; no control or image tokens."""
+        return self._text
 
     def shortest_tokens(self, schema: GroundedSchema) -> int:
         """Least token budget at which every answer is complete, as of `GroundedSchema.shortest_tokens`.
