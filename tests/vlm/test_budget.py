@@ -42,7 +42,7 @@ def random_logits(seed: int, sharpness: float) -> Logits:
 
 
 def start(masks: MaskFactory, schema: GroundedSchema, budget: int | None, seed: int = 0) -> Decoding:
-    most, is_bounded = schema.token_budget(budget, masks.shortest_tokens(schema))
+    most, is_bounded = schema.token_budget(budget, lambda: masks.shortest_tokens(schema))
     return Decoding(
         session=masks.session(schema),
         generator=torch.Generator().manual_seed(seed),

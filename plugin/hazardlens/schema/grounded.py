@@ -62,17 +62,17 @@ class GroundedSchema:
         longest = self._shape.longest(lambda literal: len(literal.encode()))
         return None if longest >= ENDLESS else longest
 
-    def token_budget(self, most: int | None, least: int) -> tuple[int, bool]:
+    def token_budget(self, most: int | None, least: Callable[[], int]) -> tuple[int, bool]:
         """Tokens that an answer may take, and whether it could need more, so that somebody must look after it.
 
         Args:
             most: Tokens asked for, or None for no limit; where nothing else bounds an answer, it then gets 1024 more
                 than it needs at least.
-            least: Tokens that an answer needs at least.
+            least: Finds the tokens that an answer needs at least, which takes a while; called only where it matters.
         """
         longest = self.longest_bytes
         if longest is None:
-            return (least + _ROOM_WITHOUT_END if most is None else most), True
+            return (least() + _ROOM_WITHOUT_END if most is None else most), True
         return (longest, False) if most is None or most >= longest else (most, True)
 
     def longest_tokens(self, count_tokens: Callable[[str], int]) -> int | None:

@@ -162,12 +162,12 @@ class LocalVlm(Vlm):
             )
 
     def _decoding_of(self, question: Question, attempt: int, deadline: float | None, stop: threading.Event) -> Decoding:
-        least = self._masks.shortest_tokens(question.schema)
-        budget, is_bounded = question.schema.token_budget(self.max_new_tokens, least)
+        schema = question.schema
+        budget, is_bounded = schema.token_budget(self.max_new_tokens, lambda: self._masks.shortest_tokens(schema))
         seed = self._seed + question.frame.index + (attempt - 1) * _NEXT_TRY
         separator = self._masks.write(_SEPARATOR)
         return Decoding(
-            session=self._masks.session(question.schema),
+            session=self._masks.session(schema),
             generator=torch.Generator().manual_seed(seed),
             max_new_tokens=budget,
             is_bounded=is_bounded,
