@@ -5,6 +5,33 @@ from typing import Any
 from hypothesis import strategies as st
 
 WORDS = st.text(alphabet='abcn"\\é😀 ', min_size=0, max_size=6)
+GRAMMARS = [
+    'start: start "+" atom | atom\natom: /[0-9]/+ | "(" start ")"',
+    'start: "[" start "]" | /[a-zé😀]{1,40}/ " " ("none" | "fire" | "vehicle_proximity")',
+    'start: (/[^"\\n]/~0..30 "\\n")~1..3 "fire"i',
+    'start: "" | "a" start "b"',
+]
+NAME = {"enum": ["a", "bc"]}
+RECURSIVE: dict[str, Any] = {
+    "tree": {
+        "type": "object",
+        "properties": {"name": NAME, "left": {"$ref": "#/$defs/tree"}, "ok": {"type": "boolean"}},
+        "required": ["name"],
+    },
+    "nest": {"type": "array", "items": {"$ref": "#/$defs/nest"}, "maxItems": 4},
+    "sum": {
+        "anyOf": [
+            {"type": "object", "properties": {"a": {"$ref": "#/$defs/sum"}, "b": {"$ref": "#/$defs/sum"}}}
+            | {"required": ["a", "b"]},
+            {"type": "object", "properties": {"a": {"$ref": "#/$defs/sum"}, "c": {"const": 1}}, "required": ["a"]},
+            {"type": "object", "properties": {"a": {"enum": ["x", "yz"]}}, "required": ["a"]},
+            {"type": "integer", "minimum": 0, "maximum": 120},
+        ]
+    },
+    "both": {"anyOf": [{"type": "null"}, {"type": "array", "items": {"$ref": "#/$defs/other"}, "minItems": 1}]}
+    | {"maxItems": 3},
+    "other": {"type": "object", "properties": {"name": NAME, "in": {"$ref": "#/$defs/both"}}, "required": ["in"]},
+}
 SCALARS = st.one_of(st.booleans(), st.none(), st.integers(-120, 120), WORDS)
 
 
@@ -62,15 +89,26 @@ def fragments() -> st.SearchStrategy[dict[str, Any]]:
     return st.recursive(scalars(), lambda parts: objects(parts) | arrays(parts) | unions(parts), max_leaves=6)
 
 
+def recursive() -> st.SearchStrategy[dict[str, Any]]:
+    """Schemas that hold themselves."""
+
+    def build(names: list[str]) -> dict[str, Any]:
+        properties = {name: {"$ref": f"#/$defs/{name}"} for name in names}
+        return {"type": "object", "properties": properties, "required": names, "$defs": RECURSIVE}
+
+    return st.lists(st.sampled_from(sorted(RECURSIVE)), min_size=1, max_size=2, unique=True).map(build)
+
+
 def bare() -> st.SearchStrategy[dict[str, Any]]:
     labels = st.text(alphabet='ab"\\é😀', min_size=1, max_size=4)
     patterns = st.sampled_from(["[a-f]{2}(-[0-9]{1,3})?", "(é|ab){0,4}", "x|xy|xyz"])
     choices = st.lists(labels, min_size=1, max_size=6, unique=True).map(lambda found: {"choices": found})
-    return choices | patterns.map(lambda pattern: {"regex": pattern})
+    grammars = st.sampled_from(GRAMMARS).map(lambda text: {"lark": text})
+    return choices | patterns.map(lambda pattern: {"regex": pattern}) | grammars
 
 
 def schemas() -> st.SearchStrategy[dict[str, Any]]:
     """Schemas whose root is an object, now and then a union of objects, a list of labels or a regular expression."""
     roots = objects(fragments())
     both = st.lists(roots, min_size=2, max_size=2).map(lambda options: {"type": "object", "anyOf": options})
-    return roots | both | bare()
+    return roots | both | bare() | recursive()

@@ -163,7 +163,12 @@ def test_schema_check_tells_what_is_held_what_is_checked_and_how_long(random_vlm
     schema = {
         "type": "object",
         "properties": {
-            "labels": {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 3, "uniqueItems": True},
+            "labels": {
+                "type": "array",
+                "items": {"type": "string", "maxLength": 3},
+                "maxItems": 3,
+                "uniqueItems": True,
+            },
             "hazard": {"enum": ["none", "fire"]},
         },
         "required": ["labels", "hazard"],
@@ -183,6 +188,19 @@ def test_schema_check_tells_what_is_held_what_is_checked_and_how_long(random_vlm
     with_model = hazardlens("schema", "check", "own.json", "--vlm", random_vlm_folder, cwd=tmp_path)
     assert with_model.returncode == 0
     assert "tokens of" in with_model.stdout
+
+
+def test_schema_check_of_a_grammar_tells_the_least_budget(tmp_path: Path) -> None:
+    (tmp_path / "own.gbnf").write_text('root ::= [a-z]* ": " ("fire" | "none")')
+    run = hazardlens("schema", "check", "own.gbnf", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert "held by the mask while the answer is written: 1\n  /gbnf" in run.stdout
+    assert "longest answer: without end" in run.stdout
+    assert "least vlm.max_new_tokens: 6 tokens, one per byte" in run.stdout
+    (tmp_path / "own.gbnf").write_text('root ::= "a" root')
+    run = hazardlens("schema", "check", "own.gbnf", cwd=tmp_path)
+    assert run.returncode == 2
+    assert "/gbnf: an answer can never end: start" in run.stderr
 
 
 def test_results_are_not_taken_as_input_and_a_question_may_never_come(models: list[object], tmp_path: Path) -> None:

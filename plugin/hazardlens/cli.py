@@ -76,7 +76,7 @@ def process(
         int | None, typer.Option(metavar="N", min=1, help="Questions to the server at once.")
     ] = None,
     schema: Annotated[
-        str | None, typer.Option(metavar="S", help="A shipped schema's name, a JSON Schema file, or JSON.")
+        str | None, typer.Option(metavar="S", help="A shipped schema's name, a .json, .lark or .gbnf file, or JSON.")
     ] = None,
     every: Annotated[str | None, typer.Option(metavar="1s", help="Video time between questions, or 'never'.")] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where results go, a folder per video.")] = Path(
@@ -224,7 +224,7 @@ def demo(
 
 @schema_app.command("check")
 def schema_check(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A JSON Schema file, a shipped schema's name, or JSON.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A .json, .lark or .gbnf file, a shipped name, or JSON.")],
     objects: Annotated[int, typer.Option(min=0, help="Number of detections to count an answer's length for.")] = 20,
     vlm: Annotated[
         str | None, typer.Option(metavar="V", help="Count tokens as this model's tokenizer does (hub name or folder).")

@@ -144,6 +144,7 @@ class VlmState:
         raw: The answer's text as the model gave it, on asked frames; None elsewhere.
         fallback: What was asked before `model` in vain, and why, in order.
         reused: Whether the answer is that of an earlier question of exactly the same bytes.
+        reasoning: What the model said freely ahead of it, where that is kept; None elsewhere.
     """
 
     status: Status
@@ -160,6 +161,7 @@ class VlmState:
     raw: str | None = None
     fallback: tuple[str, ...] = ()
     reused: bool = False
+    reasoning: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

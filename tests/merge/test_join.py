@@ -159,6 +159,7 @@ def test_an_answered_frame_whole():
             "raw": answer.reply.text,
             "fallback": [],
             "reused": False,
+            "reasoning": None,
         },
         "rules": [],
         "contradictions": [],

@@ -33,6 +33,11 @@ CASES: dict[str, dict[str, Any]] = {
     "not any": {"not": {"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}},
     "dependentRequired": {"dependentRequired": {"a": ["b"], "b": ["c"]}},
     "dependentSchemas": {"dependentSchemas": {"a": {"properties": {"b": {"const": False}}}, "c": False}},
+    "if of a type": {"if": {"type": "object"}, "then": {"required": ["b"]}},
+    "if with lengths": {"if": {"properties": {"a": {"minLength": 2}}, "required": ["a"]}, "else": {"required": ["b"]}},
+    "dependentRequired of what cannot be": {"dependentRequired": {"a": ["undeclared"]}},
+    "oneOf": {"oneOf": [IS_X, {"required": ["b"]}, {"properties": {"c": {"const": 1}}, "required": ["c"]}]},
+    "propertyNames": {"propertyNames": {"enum": ["a", "c"]}},
     "all at once": {
         "not": {"required": ["a", "b", "c"]},
         "dependentRequired": {"c": ["b"]},
@@ -63,9 +68,8 @@ def test_the_mask_takes_what_the_schema_takes(accepts: Accepts, keywords: dict[s
 @pytest.mark.parametrize(
     "keywords",
     [
-        {"if": {"properties": {"a": {"minLength": 2}}}, "then": {"required": ["b"]}},
-        {"if": {"type": "object"}, "then": {"required": ["b"]}},
-        {"dependentRequired": {"a": ["undeclared"]}},
+        {"if": {"properties": {"a": {"pattern": "x"}}}, "then": {"required": ["b"]}},
+        {"if": {"minProperties": 2}, "then": {"required": ["b"]}},
         {"not": {"properties": {"a": {"pattern": "x"}}}},
     ],
 )

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from hazardlens.errors import ConstraintError, SchemaError
 from hazardlens.schema import FieldSchema, GroundedSchema
+from hazardlens.schema.grammar import GrammarClosing
 from hazardlens.schema.places import Fixed
 from hazardlens.vlm.decode import Decoding
 from hazardlens.vlm.mask import MaskFactory, MaskProcessor
-from tests.random_schema import schemas
+from tests.random_schema import GRAMMARS, RECURSIVE, schemas
 from tests.random_vlm import END, tokenizer
 
 Logits = Callable[[list[int]], torch.Tensor]
@@ -41,11 +42,12 @@ def random_logits(seed: int, sharpness: float) -> Logits:
 
 
 def start(masks: MaskFactory, schema: GroundedSchema, budget: int | None, seed: int = 0) -> Decoding:
+    most, is_bounded = schema.token_budget(budget, lambda: masks.shortest_tokens(schema))
     return Decoding(
         session=masks.session(schema),
         generator=torch.Generator().manual_seed(seed),
-        max_new_tokens=schema.longest_bytes if budget is None else budget,
-        is_bounded=budget is not None,
+        max_new_tokens=most,
+        is_bounded=is_bounded,
     )
 
 
@@ -80,13 +82,16 @@ def check(masks: MaskFactory, document: dict[str, Any], margin: int, seed: int, 
     jsonschema.Draft202012Validator(json.loads(json.dumps(judge))).validate(schema.parse(text))
     unlimited = start(masks, schema, None, seed)
     write(unlimited, logits, sample=sample)
-    same = len(decoding.tokens) if decoding.cut_at is None else decoding.cut_at
+    cuts = [cut for cut in (decoding.cut_at, unlimited.cut_at) if cut is not None]
+    same = min([len(decoding.tokens), *cuts])
     assert decoding.tokens[:same] == unlimited.tokens[:same]
 
 
 def verdicts_are_open(decoding: Decoding) -> None:
     """Every value that could still be chosen can be chosen within the budget, but for items that need not be there."""
     session = decoding.session
+    if isinstance(session._closing, GrammarClosing):
+        return
     states = session._closing._nodes[session._place].states
     if any(isinstance(state, Fixed) and state.grows and not state.at for state in states):
         return
@@ -129,3 +134,17 @@ def test_a_budget_below_the_least_is_an_error_with_both_numbers(masks: MaskFacto
     least = masks.shortest_tokens(schema)
     with pytest.raises(ConstraintError, match=rf"{least} tokens.*{least - 1}"):
         start(masks, schema, least - 1).begin()
+
+
+@pytest.mark.parametrize("name", RECURSIVE)
+def test_every_answer_of_a_recursive_schema_is_complete_at_any_budget(masks: MaskFactory, name: str) -> None:
+    document = {"type": "object", "properties": {name: {"$ref": f"#/$defs/{name}"}}, "required": [name]}
+    for margin in (0, 3, 60):
+        check(masks, {**document, "$defs": RECURSIVE}, margin, margin, sample=bool(margin))
+
+
+@pytest.mark.parametrize("text", GRAMMARS)
+def test_every_answer_of_a_grammar_is_complete_at_any_budget(masks: MaskFactory, text: str) -> None:
+    for margin in (0, 2, 40):
+        for seed in range(2):
+            check(masks, {"lark": text}, margin, seed, sample=bool(seed % 2))

@@ -15,6 +15,7 @@ from hazardlens.detect.base import Detections
 from hazardlens.errors import ConstraintError, PipelineError, WeightsError
 from hazardlens.frames.base import Frame
 from hazardlens.merge.lane import answer
+from hazardlens.pipeline import Pipeline
 from hazardlens.schema import FieldSchema
 from hazardlens.vlm.base import Question, Reply, View
 from hazardlens.vlm.decode import Decoding
@@ -214,6 +215,22 @@ def test_a_frame_is_asked_for_one_of_a_few_labels(random_vlm_folder: Path, budge
         said.add(result.reply.text)
     assert "one of the values of label" in result.shown.prompt
     assert len(said) > 1
+
+
+@pytest.mark.parametrize("budget", [None, 17])
+def test_a_frame_is_asked_for_text_of_a_grammar(random_vlm_folder: Path, tmp_path: Path, budget: int | None) -> None:
+    (tmp_path / "own.lark").write_text('start: /[a-z ]{1,40}/ ("; " start)? "" | ("none" | "vehicle_proximity")')
+    pipeline = Pipeline.load({"schema": str(tmp_path / "own.lark")})
+    schema = FieldSchema.load(pipeline.field_schema)
+    vlm = LocalVlm(random_vlm_folder, device="cpu", temperature=1.5, max_new_tokens=budget)
+    vlm.prepare(schema.ground(3))
+    for index in range(6):
+        result = answer(vlm, question(schema, 3, index), threading.Event())
+        assert result.status == "ok", result.reason
+        assert result.fields == {"text": result.reply.text}
+        assert budget is None or result.reply.output_tokens <= budget
+    with pytest.raises(PipelineError, match=r"max_new_tokens is 16, but .* may need 17 tokens"):
+        LocalVlm(random_vlm_folder, device="cpu", max_new_tokens=16).prepare(schema.ground(3))
 
 
 @pytest.mark.parametrize("make", [build, build_qwen2_vl])

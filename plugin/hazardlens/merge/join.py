@@ -226,6 +226,7 @@ def _answered_state(
         raw=reply.told if reply else None,
         fallback=reply.fallback if reply else (),
         reused=reply.reused if reply else False,
+        reasoning=reply.reasoning if reply else None,
     )
 
 

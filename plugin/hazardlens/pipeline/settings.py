@@ -57,6 +57,9 @@ class VlmSettings(RemoteSettings):
         exact_confidence: Whether the model's own probability of each value of a choice is found too.
         blur: Classes whose boxes are made unrecognizable in all pictures.
         fallback: What is asked, in order, where this one gives no valid answer.
+        answer_tries: Most times to ask where an answer fails what is only checked.
+        reasoning_tokens: Tokens of free text ahead of the answer.
+        keep_reasoning: Whether that text is in the record.
     """
 
     model: Annotated[str, Field(min_length=1)]
@@ -78,6 +81,9 @@ class VlmSettings(RemoteSettings):
     exact_confidence: bool = False
     blur: tuple[str, ...] = ()
     fallback: tuple[VlmSettings, ...] = ()
+    answer_tries: int = Field(default=3, ge=1, le=20)
+    reasoning_tokens: int = Field(default=0, ge=0)
+    keep_reasoning: bool = False
 
     @model_validator(mode="after")
     def _flat(self) -> Self:

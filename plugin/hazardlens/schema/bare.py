@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -14,12 +15,13 @@ from llguidance import LLMatcher
 from hazardlens.errors import SchemaError
 from hazardlens.record import Fields
 from hazardlens.schema import probe
-from hazardlens.schema.closing import Closing
+from hazardlens.schema.closing import Closing, Following
+from hazardlens.schema.grammar import Grammar, GrammarClosing, read_gbnf, read_lark
 from hazardlens.schema.grounded import AnswerError, GroundedSchema
 from hazardlens.schema.plain import Line, Words
 from hazardlens.schema.shapes import Shape
 
-_KINDS = frozenset({"choices", "regex"})
+_KINDS = frozenset({"choices", "regex", "lark", "gbnf"})
 _TOLD = frozenset({"title", "description"})
 
 
@@ -27,10 +29,12 @@ class Bare(ABC):
     """What an answer that is no JSON looks like.
 
     Attributes:
+        kind: The constraint's key in a document.
         field: Name of the field that the answer becomes.
         form: How a prompt asks for it.
     """
 
+    kind: str
     field: str
     form: str
 
@@ -39,16 +43,36 @@ class Bare(ABC):
         """The llguidance grammar of the answer."""
 
     @abstractmethod
-    def shape(self) -> Shape:
-        """The shape that tells what the answer needs from each of its places."""
+    def longest_bytes(self) -> int | None:
+        """Bytes of the longest answer, or None where there is none."""
+
+    @abstractmethod
+    def closing(self, count_tokens: Callable[[bytes], int]) -> Following:
+        """What an answer needs from each of its places."""
 
     @abstractmethod
     def schema(self) -> dict[str, Any]:
         """JSON Schema of the field."""
 
 
+class _Shaped(Bare):
+    """An answer that a shape tells all about."""
+
+    @abstractmethod
+    def shape(self) -> Shape:
+        """The shape."""
+
+    def longest_bytes(self) -> int | None:
+        """See `Bare`."""
+        return self.shape().longest(lambda literal: len(literal.encode()))
+
+    def closing(self, count_tokens: Callable[[bytes], int]) -> Following:
+        """See `Bare`."""
+        return Closing(self.shape(), count_tokens, pointer=f"/{self.field}")
+
+
 @dataclass(frozen=True)
-class Choices(Bare):
+class Choices(_Shaped):
     """One of a few labels, in rank order.
 
     Attributes:
@@ -56,6 +80,7 @@ class Choices(Bare):
     """
 
     labels: tuple[str, ...]
+    kind = "choices"
     field = "label"
     form = "one of the values of label and nothing else"
 
@@ -65,7 +90,7 @@ class Choices(Bare):
         return str(LLMatcher.grammar_from_lark(f"start: {options}"))
 
     def shape(self) -> Shape:
-        """See `Bare`."""
+        """See `_Shaped`."""
         return Words(self.labels)
 
     def schema(self) -> dict[str, Any]:
@@ -74,7 +99,7 @@ class Choices(Bare):
 
 
 @dataclass(frozen=True)
-class Pattern(Bare):
+class Pattern(_Shaped):
     """Text that a regular expression matches as a whole.
 
     Attributes:
@@ -84,6 +109,7 @@ class Pattern(Bare):
 
     regex: str
     most: int
+    kind = "regex"
     field = "text"
     form = "text of the form asked for and nothing else"
 
@@ -92,12 +118,46 @@ class Pattern(Bare):
         return str(LLMatcher.grammar_from_regex(self.regex))
 
     def shape(self) -> Shape:
-        """See `Bare`."""
+        """See `_Shaped`."""
         return Line(self.most)
 
     def schema(self) -> dict[str, Any]:
         """See `Bare`."""
         return {"type": "string", "maxLength": self.most}
+
+
+@dataclass(frozen=True)
+class Written(Bare):
+    """Text of a context-free grammar.
+
+    Attributes:
+        kind: `lark` or `gbnf`.
+        text: The grammar as the user wrote it.
+        rules: The same, taken apart.
+    """
+
+    kind: str
+    text: str
+    rules: Grammar = dataclasses.field(repr=False, compare=False)
+    field = "text"
+    form = "text of the form asked for and nothing else"
+
+    def grammar(self) -> str:
+        """See `Bare`."""
+        return self.rules.to_llguidance()
+
+    def longest_bytes(self) -> int | None:
+        """See `Bare`."""
+        return self.rules.longest()
+
+    def closing(self, count_tokens: Callable[[bytes], int]) -> Following:
+        """See `Bare`."""
+        return GrammarClosing(self.rules)
+
+    def schema(self) -> dict[str, Any]:
+        """See `Bare`."""
+        longest = self.longest_bytes()
+        return {"type": "string"} if longest is None else {"type": "string", "maxLength": longest}
 
 
 class GroundedText(GroundedSchema):
@@ -117,20 +177,24 @@ class GroundedText(GroundedSchema):
         self.bare = bare
 
     @cached_property
-    def longest_bytes(self) -> int:
+    def longest_bytes(self) -> int | None:
         """See `GroundedSchema`."""
-        return self.bare.shape().longest(lambda literal: len(literal.encode()))
+        return self.bare.longest_bytes()
 
-    def longest_tokens(self, count_tokens: Callable[[str], int]) -> int:
+    def longest_tokens(self, count_tokens: Callable[[str], int]) -> int | None:
         """See `GroundedSchema`."""
         return self.longest_bytes
 
-    def closing(self, count_tokens: Callable[[bytes], int]) -> Closing:
+    def closing(self, count_tokens: Callable[[bytes], int]) -> Following:
         """See `GroundedSchema`."""
-        return Closing(self.bare.shape(), count_tokens, pointer=f"/{self.bare.field}")
+        return self.bare.closing(count_tokens)
 
     def grammar(self) -> str:
         """See `GroundedSchema`."""
+        return self._grammar
+
+    @cached_property
+    def _grammar(self) -> str:
         return self.bare.grammar()
 
     def parse(self, text: str) -> Fields:
@@ -155,11 +219,19 @@ def read_bare(document: dict[str, Any]) -> Bare | None:
         SchemaError: The form is malformed or has no end.
     """
     kinds = _KINDS.intersection(document)
-    if not kinds or not _KINDS.union(_TOLD).issuperset(document):
+    if not kinds:
         return None
+    others = [key for key in document if key not in _KINDS | _TOLD]
+    if others:
+        raise SchemaError(
+            f"/: {' and '.join(sorted(kinds))} cannot stand beside {', '.join(others)}",
+            help="Only title and description can. Or write JSON Schema without it.",
+        )
     if len(kinds) > 1:
         raise SchemaError(f"expected one of {', '.join(sorted(_KINDS))}, found {' and '.join(sorted(kinds))}")
     (kind,) = kinds
+    if kind in ("lark", "gbnf"):
+        return _written(kind, document[kind])
     return _choices(document[kind]) if kind == "choices" else _pattern(document[kind])
 
 
@@ -200,3 +272,17 @@ def _pattern(regex: object) -> Pattern:
             help="Bound its repetitions, for instance {1,20} in place of +.",
         )
     return Pattern(regex, most)
+
+
+def _written(notation: str, text: object) -> Written:
+    if not isinstance(text, str):
+        raise SchemaError(f"/{notation}: expected the text of a grammar, got {text!r}")
+    try:
+        rules = read_lark(text) if notation == "lark" else read_gbnf(text)
+    except ValueError as error:
+        raise SchemaError(f"/{notation}: {error}", help="Mend the grammar there.") from error
+    written = Written(notation, text, rules)
+    reason = probe.grammar_refusal(written.grammar())
+    if reason:
+        raise SchemaError(f"/{notation}: llguidance cannot hold this: {reason.strip()[:300]}", help="Make it simpler.")
+    return written

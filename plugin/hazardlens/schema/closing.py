@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
-from hazardlens.schema.places import NO_CHOICE, End, Fixed, Places, State, closing_bytes
+from hazardlens.errors import SchemaError
+from hazardlens.schema.places import NO_CHOICE, End, Fixed, Places, State, closing_bytes, detours
 from hazardlens.schema.shapes import Shape
+
+_MOST_PLACES = 500_000
 
 Choices: TypeAlias = dict[str, dict[str, bytes]]
 """By JSON pointer in the fields, what is left to write of each value that may be chosen, by its name."""
@@ -33,6 +36,28 @@ class Need:
     most: int
     run: bytes = b""
     after_run: int = 0
+
+
+class Following(Protocol):
+    """Follows answers and tells what each still needs; places are numbers, 0 where nothing fits."""
+
+    start: int
+
+    @property
+    def size(self) -> int:
+        """How many places are remembered."""
+
+    def follow(self, place: int, text: bytes) -> int:
+        """The place after `text`, or 0 where it does not fit."""
+
+    def need(self, place: int) -> Need:
+        """What completes an answer from `place`."""
+
+    def choices_ahead(self, place: int) -> Choices:
+        """The choices of two values or more that fixed text leads to, with the text to write for each."""
+
+    def is_free(self, place: int) -> bool:
+        """Whether something else than fixed text and the values of choices may follow."""
 
 
 @dataclass(slots=True)
@@ -61,6 +86,11 @@ class Closing:
         self._nodes: list[_Node] = [_Node(())]
         self._numbers: dict[frozenset[State], int] = {frozenset(): 0}
         self.start = self._place(self._places.start())
+
+    @property
+    def size(self) -> int:
+        """How many places are remembered."""
+        return len(self._nodes)
 
     def follow(self, place: int, text: bytes) -> int:
         """The place after `text`, or 0 where it does not fit."""
@@ -125,7 +155,10 @@ class Closing:
 
     def _need(self, place: int) -> Need:
         waiting = [place]
+        most = len(self._nodes) + _MOST_PLACES
         while waiting:
+            if len(self._nodes) > most:
+                raise SchemaError("no way was found to end an answer", help="Make the schema simpler.")
             node = self._nodes[waiting[-1]]
             unknown = [number for number in self._ways(waiting[-1]) if self._nodes[number].need is None]
             if unknown:
@@ -148,7 +181,10 @@ class Closing:
 
     @staticmethod
     def _closing_bytes(states: tuple[State, ...]) -> tuple[dict[int, None], set[bytes]]:
-        needed = [state for state in states if not (isinstance(state, Fixed) and state.grows)] or states
+        # Neither what is optional is begun, nor what leads back to where it began.
+        wanted = [state for state in states if not (isinstance(state, Fixed) and state.grows)] or states
+        fewest = min(map(detours, wanted), default=0)
+        needed = [state for state in wanted if detours(state) == fewest]
         own: dict[int, None] = {}
         any_of: set[bytes] = set()
         for state in needed:

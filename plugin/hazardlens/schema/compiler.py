@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 from hazardlens.schema import scalars
 from hazardlens.schema.combine import MOST_ALTERNATIVES, SPREAD, Alternative, Groups, Schema, alternatives
-from hazardlens.schema.containers import array, property_names
+from hazardlens.schema.containers import array, is_closed, property_names
+from hazardlens.schema.endings import ended
 from hazardlens.schema.findings import Findings, step
-from hazardlens.schema.keywords import has_stated_type, is_bare, note_checked, note_unknown, types_of
-from hazardlens.schema.rewriting import REWRITABLE, declared_names, rewritten
-from hazardlens.schema.shapes import Choice, Never, Object, Shape
+from hazardlens.schema.keywords import has_stated_type, is_bare, note_checked, note_unknown, types_of, unwrapped
+from hazardlens.schema.rewriting import REWRITABLE, rewritten
+from hazardlens.schema.shapes import Again, Choice, Never, Object, Shape
 from hazardlens.schema.spelling import SAFE_INTEGER, canonical, spell
 from hazardlens.schema.unions import disjoint, union
 from hazardlens.schema.validation import validator_for
@@ -25,16 +27,25 @@ class Compiler:
     Args:
         places: JSON pointer of each subschema by its `id()`; the documents keep them alive.
         findings: Where findings are noted.
+        references: JSON pointers of the references in the documents.
     """
 
-    def __init__(self, places: dict[int, str], findings: Findings) -> None:
+    def __init__(self, places: dict[int, str], findings: Findings, references: Collection[str] = ()) -> None:
         self.places = places
+        self.references = references
         self.findings = findings
         self._done: dict[tuple[int, ...], Shape] = {}
+        self._open: dict[tuple[int, ...], Again | None] = {}
+        self._links = 0
         self._dead: dict[str, None] = {}
         self._alive: dict[str, None] = {}
-        self._rewritten: dict[tuple[int, frozenset[str]], tuple[Schema, Groups]] = {}
+        self._rewritten: dict[int, tuple[Schema, Groups]] = {}
         self._given_up: set[tuple[int, str]] = set()
+
+    def whole(self, document: Schema) -> Shape:
+        """The shape of what satisfies a whole document, without what could never come to an end."""
+        shape = self.compile((document,), "")
+        return ended(shape, lambda pointer, what: self.findings.add(self._reference(pointer), "note", what))
 
     def compile(self, nodes: tuple[Any, ...], pointer: str) -> Shape:
         """The shape of what satisfies all of `nodes`.
@@ -43,39 +54,67 @@ class Compiler:
             nodes: Subschemas of the document that apply to the same place, objects or booleans.
             pointer: Where findings belong if no subschema has a place of its own.
         """
+        asking = [node for node in map(unwrapped, nodes) if node is not True]
+        nodes = tuple({id(node): node for node in asking}.values()) or (True,)
         key = tuple(map(id, nodes))
         if all(isinstance(node, bool) for node in nodes):
-            return self._any(pointer) if all(nodes) else Never(((pointer, "nothing is allowed here"),), pointer=pointer)
+            return (
+                self._any((), pointer)
+                if all(nodes)
+                else Never(((pointer, "nothing is allowed here"),), pointer=pointer)
+            )
+        if key in self._open:
+            return self._link(key, pointer)
         if key not in self._done:
+            self._open[key] = None
             self._done[key] = self._combined(nodes, self._place(nodes, pointer))
+            link = self._open.pop(key)
+            if link is not None:
+                link.set(self._done[key])
         return self._done[key]
+
+    def _link(self, key: tuple[int, ...], pointer: str) -> Again:
+        link = self._open[key]
+        if link is None:
+            link = self._open[key] = Again(f"again{self._links}", pointer=self._reference(pointer))
+            self._links += 1
+        return link
+
+    def _reference(self, pointer: str) -> str:
+        """The place of the reference that stands at `pointer`, or `pointer` itself."""
+        place = step(pointer, "$ref")
+        return place if place in self.references else pointer
 
     def _place(self, nodes: tuple[Any, ...], pointer: str) -> str:
         known = [node for node in nodes if id(node) in self.places]
         best = next((node for node in known if not is_bare(node)), None)
         return self.places[id(best or known[0])] if known else pointer
 
-    def _any(self, pointer: str) -> Shape:
-        self.findings.add(pointer, "error", "unbounded: any value is allowed", "State a type and its bounds.")
-        return Never(pointer=pointer)
+    def _any(self, nodes: tuple[Schema, ...], pointer: str) -> Shape:
+        message = "any value is allowed: the mask writes null, a boolean, a number or a string"
+        self.findings.add(pointer, "closed", message, "State a type and its bounds.")
+        own = [self._typed(name, nodes or ({},), pointer) for name in ("number", "string")]
+        return union([Choice((None, False, True), pointer=pointer), *own], pointer)
 
     def _combined(self, nodes: tuple[Any, ...], pointer: str) -> Shape:
-        declared = declared_names(nodes)
-        ways = alternatives(nodes, self._dropped, lambda node: self._rewrite(node, declared))
+        ways = alternatives(nodes, self._dropped, self._rewrite)
         if not ways:
             return Never(((pointer, "nothing is allowed here"),), pointer=pointer)
         shapes = [self._flat(way.nodes, self._place(way.nodes, pointer)) for way in ways]
         self._judge_branches(ways, shapes, {id(node): node for way in ways for node in way.nodes})
         return union(shapes, pointer)
 
-    def _rewrite(self, node: Schema, declared: frozenset[str]) -> Groups:
+    def _rewrite(self, node: Schema) -> Groups:
         if REWRITABLE.isdisjoint(node):
             return {}
         # The node is kept, so that no other takes its id, and what it is rewritten to, so that each is compiled once.
-        key = id(node), declared
-        if key not in self._rewritten:
-            self._rewritten[key] = node, rewritten(node, declared)
-        return self._rewritten[key][1]
+        if id(node) not in self._rewritten:
+            self._rewritten[id(node)] = node, rewritten(node)
+        return self._rewritten[id(node)][1]
+
+    def _held(self, node: Schema) -> set[str]:
+        """Keywords of `node` that are held in another form."""
+        return {keyword for keyword in self._rewrite(node) if (id(node), keyword) not in self._given_up}
 
     def _dropped(self, node: Schema, keyword: str) -> None:
         self._given_up.add((id(node), keyword))
@@ -91,7 +130,9 @@ class Compiler:
             place = step(self.places.get(owner, ""), keyword)
             merged = {index: union(options, place) for index, options in found.items()}
             guessed = any(not has_stated_type(way.nodes) for way in ways)
-            if keyword == "oneOf" and (guessed or not _all_disjoint(list(merged.values()))):
+            if keyword == "oneOf" and "oneOf" in self._held(nodes[owner]):
+                self.findings.add(place, "rewritten", "the mask holds oneOf with all other branches denied")
+            elif keyword == "oneOf" and (guessed or not _all_disjoint(list(merged.values()))):
                 self.findings.add(place, "checked", "oneOf may overlap: the mask holds it as anyOf")
             for index in range(len(nodes[owner][keyword])):
                 is_dead = isinstance(merged.get(index, Never()), Never)
@@ -112,15 +153,15 @@ class Compiler:
         if types and _FEW_VALUES.keys() >= set(types):
             return self._choice(nodes, [value for name in types for value in _FEW_VALUES[name]], pointer)
         for node in nodes:
-            groups = self._rewrite(node, declared_names(nodes))
-            held = {keyword for keyword in groups if (id(node), keyword) not in self._given_up}
+            held = self._held(node)
             note_checked(node, frozenset(types), self.places.get(id(node), pointer), self.findings, held)
         if not types:
             if stated:
                 return Never(((pointer, "the types asked for together exclude each other"),), pointer=pointer)
-            return self._any(pointer)
+            return self._any(nodes, pointer)
         if not stated:
-            self.findings.add(pointer, "closed", f"no type: the mask takes {types[0]}", f'Add "type": "{types[0]}".')
+            message = f"no type: the mask takes {' and '.join(types)}"
+            self.findings.add(pointer, "closed", message, f'Add "type": "{types[0]}".')
         return union([self._typed(name, nodes, pointer) for name in types], pointer)
 
     def _choice(self, nodes: tuple[Schema, ...], values: list[Any], pointer: str) -> Shape:
@@ -147,8 +188,6 @@ class Compiler:
 
     def _object(self, nodes: tuple[Schema, ...], pointer: str) -> Shape:
         names = property_names(self, nodes, pointer)
-        if names is None:
-            return Never(pointer=pointer)
         properties: list[tuple[str, Shape, bool]] = []
         missing: list[Never] = []
         for name, parts, required in names:
@@ -177,6 +216,10 @@ class Compiler:
         low = max((node["minProperties"] for node in nodes if "minProperties" in node), default=0)
         high = min((node["maxProperties"] for node in nodes if "maxProperties" in node), default=math.inf)
         needed = sum(1 for _, _, required in properties if required)
+        if low > len(properties) and not is_closed(nodes):
+            message = "minProperties asks for more properties than have a name"
+            self.findings.add(pointer, "error", message, "Name as many properties.")
+            return Never(pointer=pointer)
         if low > min(high, len(properties)) or high < needed:
             message = f"{needed} to {len(properties)} properties are possible, {low} to {high} allowed"
             return Never(((pointer, message),), pointer=pointer)

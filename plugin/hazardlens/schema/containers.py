@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
+from itertools import combinations
 from typing import Any, Protocol
 
+from hazardlens.schema.bounds import MOST_ITEMS
 from hazardlens.schema.combine import Schema
-from hazardlens.schema.findings import Findings, step
+from hazardlens.schema.findings import Findings, Level, step
 from hazardlens.schema.shapes import Array, Choice, Never, Shape
+from hazardlens.schema.validation import validator_for
+
+_MOST_UNIQUE = 8
 
 
 class Compiling(Protocol):
@@ -22,36 +28,91 @@ class Compiling(Protocol):
 
 def array(compiler: Compiling, nodes: tuple[Schema, ...], pointer: str) -> Shape:
     """The shape of the arrays that satisfy `nodes`."""
-    shape = _array(compiler, nodes, pointer)
+    shape = _containing(compiler, nodes, pointer)
     if not isinstance(shape, Array) or shape.high < 2 or not any(node.get("uniqueItems") for node in nodes):
         return shape
-    if not shape.prefix and isinstance(shape.rest, Choice) and len(shape.rest.values) < shape.low:
-        return Never(((pointer, "uniqueItems asks for more different items than there are"),), pointer=pointer)
-    for node in nodes:
-        if node.get("uniqueItems"):
-            place = compiler.places.get(id(node), pointer)
-            compiler.findings.add(place + "/uniqueItems", "checked", "uniqueItems is not held by the mask")
+    if not shape.prefix and isinstance(shape.rest, Choice):
+        if len(shape.rest.values) < shape.low:
+            return Never(((pointer, "uniqueItems asks for more different items than there are"),), pointer=pointer)
+        if len(shape.rest.values) <= _MOST_UNIQUE:
+            _note(
+                compiler,
+                nodes,
+                "uniqueItems",
+                "closed",
+                "the mask writes each value at most once, in order",
+                pointer,
+            )
+            return _subsets(shape.rest.values, shape, pointer)
+    _note(compiler, nodes, "uniqueItems", "checked", "uniqueItems is not held by the mask", pointer)
     return shape
 
 
-def _array(compiler: Compiling, nodes: tuple[Schema, ...], pointer: str) -> Shape:
-    low = max((int(node["minItems"]) for node in nodes if "minItems" in node), default=0)
+def _note(
+    compiler: Compiling, nodes: tuple[Schema, ...], keyword: str, level: Level, message: str, pointer: str
+) -> None:
+    for node in nodes:
+        if keyword in node and node[keyword] is not (False if keyword == "uniqueItems" else None):
+            compiler.findings.add(step(compiler.places.get(id(node), pointer), keyword), level, message)
+
+
+def _subsets(values: tuple[Any, ...], shape: Array, pointer: str) -> Shape:
+    sizes = range(shape.low, min(shape.high, len(values)) + 1)
+    return Choice(tuple(list(chosen) for size in sizes for chosen in combinations(values, size)), pointer=pointer)
+
+
+def _containing(compiler: Compiling, nodes: tuple[Schema, ...], pointer: str) -> Shape:
+    """The shape of the arrays, with what `contains` asks for in front."""
+    wanted: list[tuple[Any, ...]] = []
+    most: float = math.inf
+    for node in nodes:
+        if "contains" in node:
+            wanted += [(node["contains"],)] * int(node.get("minContains", 1))
+            most = min(most, node.get("maxContains", math.inf))
+    if wanted or most < math.inf:
+        _note(compiler, nodes, "contains", "closed", "the mask puts what contains asks for in front", pointer)
+    if len(wanted) > most:
+        return Never(((pointer, "minContains is more than maxContains"),), pointer=pointer)
+    shape = _array(compiler, nodes, pointer, wanted)
+    if isinstance(shape, Array) and shape.high > most:
+        if shape.low > most:
+            _note(compiler, nodes, "contains", "checked", "maxContains is not held by the mask", pointer)
+            return shape
+        # No more items in all than may be of the kind.
+        shape = Array(shape.prefix[: int(most)], shape.rest, shape.low, int(most), pointer=pointer)
+    return shape
+
+
+def _array(compiler: Compiling, nodes: tuple[Schema, ...], pointer: str, wanted: list[tuple[Any, ...]]) -> Shape:
+    low = max([len(wanted), *(int(node["minItems"]) for node in nodes if "minItems" in node)])
     high = min((int(node["maxItems"]) for node in nodes if "maxItems" in node), default=None)
     length = max(len(node.get("prefixItems", ())) for node in nodes)
+    waiting = list(wanted)
     prefix: list[Shape] = []
-    for index in range(length if high is None else min(length, high)):
-        item = compiler.compile(_items(nodes, index), step(pointer, "prefixItems", index))
+    while len(prefix) < (math.inf if high is None else high) and (waiting or len(prefix) < length):
+        index = len(prefix)
+        place = step(pointer, "prefixItems", index)
+        item = compiler.compile(_items(nodes, index) + (waiting[0] if waiting else ()), place)
+        if waiting and not isinstance(item, Never):
+            waiting.pop(0)
+            low = max(low, index + 1)
+        elif waiting and index < length:
+            item = compiler.compile(_items(nodes, index), place)
         if isinstance(item, Never):
-            return _ended(low, tuple(prefix), item, pointer, high=index)
+            return _ended(low, tuple(prefix), item, pointer, high=index, missing=len(waiting))
         prefix.append(item)
+    if waiting:
+        return Never(((pointer, "what contains asks for has no room among the items"),), pointer=pointer)
     if high is not None and high <= len(prefix):
         return _sized(low, high, Array(tuple(prefix), None, low, high, pointer=pointer), pointer)
-    rest = _rest(compiler, nodes, length, pointer, bounded=high is not None)
+    _note(compiler, nodes, "unevaluatedItems", "rewritten", "the mask holds unevaluatedItems for each item", pointer)
+    rest = _rest(compiler, nodes, length, pointer)
     if rest is None or isinstance(rest, Never):
         return _ended(low, tuple(prefix), rest or Never(), pointer, high=len(prefix))
     if high is None:
-        compiler.findings.add(pointer, "error", "unbounded: an array without maxItems", "Add maxItems.")
-        return Never(pointer=pointer)
+        high = max(low, len(prefix), MOST_ITEMS)
+        message = f"an array without maxItems: the mask ends it at {high} items"
+        compiler.findings.add(pointer, "closed", message, "Add maxItems.")
     return _sized(low, high, Array(tuple(prefix), rest, low, high, pointer=pointer), pointer)
 
 
@@ -60,21 +121,22 @@ def _items(nodes: tuple[Schema, ...], index: int) -> tuple[Any, ...]:
     for node in nodes:
         prefix = node.get("prefixItems", ())
         parts.append(prefix[index] if index < len(prefix) else node.get("items", True))
+        if "unevaluatedItems" in node and not any(_holds_item(own, index) for own in evaluating(node, nodes)):
+            parts.append(node["unevaluatedItems"])
     return tuple(parts)
 
 
-def _rest(compiler: Compiling, nodes: tuple[Schema, ...], length: int, pointer: str, *, bounded: bool) -> Shape | None:
+def _holds_item(node: Schema, index: int) -> bool:
+    return "items" in node or index < len(node.get("prefixItems", ()))
+
+
+def _rest(compiler: Compiling, nodes: tuple[Schema, ...], length: int, pointer: str) -> Shape | None:
     parts = _items(nodes, length)
-    if False in parts:
-        return None
-    if not bounded and all(part is True for part in parts):
-        # One error is enough: that the array has no end.
-        return Choice((None,))
-    return compiler.compile(parts, step(pointer, "items"))
+    return None if False in parts else compiler.compile(parts, step(pointer, "items"))
 
 
-def _ended(low: int, prefix: tuple[Shape, ...], why: Never, pointer: str, *, high: int) -> Shape:
-    if low <= high:
+def _ended(low: int, prefix: tuple[Shape, ...], why: Never, pointer: str, *, high: int, missing: int = 0) -> Shape:
+    if low <= high and not missing:
         return Array(prefix, None, low, high, pointer=pointer)
     reasons = why.reasons or ((pointer, f"minItems {low} is more than the {high} items that are possible"),)
     return Never(reasons, pointer=pointer)
@@ -88,21 +150,35 @@ def _sized(low: int, high: int, shape: Shape, pointer: str) -> Shape:
 
 def property_names(
     compiler: Compiling, nodes: tuple[Schema, ...], pointer: str
-) -> list[tuple[str, tuple[Any, ...], bool]] | None:
-    """Names, subschemas and whether each is required, of the properties that the mask lets through.
-
-    None where the object has no end, which is noted as an error.
-    """
+) -> list[tuple[str, tuple[Any, ...], bool]]:
+    """Names, subschemas and whether each is required, of the properties that the mask lets through."""
     names = dict.fromkeys(name for node in nodes for name in node.get("properties", {}))
     required = dict.fromkeys(name for node in nodes for name in node.get("required", ()))
     names.update(required)
-    if not names and not any(_is_closed(node) for node in nodes):
-        compiler.findings.add(
-            pointer, "error", "unbounded: an object without properties", "Name its properties, or close it."
-        )
-        return None
     _note_closed(compiler, nodes, pointer)
-    return [(name, tuple(_parts(nodes, name)), name in required) for name in names]
+    for keyword in ("propertyNames", "unevaluatedProperties"):
+        _note(compiler, nodes, keyword, "rewritten", f"the mask holds {keyword} for each name", pointer)
+    judges = [validator_for(node["propertyNames"]) for node in nodes if "propertyNames" in node]
+    allowed = {name: all(judge.is_valid(name) for judge in judges) for name in names}
+    return [(name, tuple(_parts(nodes, name) if allowed[name] else [False]), name in required) for name in names]
+
+
+def evaluating(owner: Schema, nodes: tuple[Schema, ...]) -> list[Schema]:
+    """Those of `nodes` that `owner` holds at its own place, itself among them: what they hold counts as evaluated."""
+    inside: dict[int, None] = {}
+    work: list[Any] = [owner]
+    while work:
+        node = work.pop()
+        if isinstance(node, dict) and id(node) not in inside:
+            inside[id(node)] = None
+            work += [part for key in ("allOf", "anyOf", "oneOf") for part in node.get(key, ())]
+            work += [node.get(key) for key in ("if", "then", "else")] + list(node.get("dependentSchemas", {}).values())
+    return [node for node in nodes if id(node) in inside]
+
+
+def is_closed(nodes: tuple[Schema, ...]) -> bool:
+    """Whether `nodes` allow no properties that they do not name."""
+    return any(_is_closed(node) or node.get("unevaluatedProperties") is False for node in nodes)
 
 
 def _is_closed(node: Schema) -> bool:
@@ -110,7 +186,7 @@ def _is_closed(node: Schema) -> bool:
 
 
 def _note_closed(compiler: Compiling, nodes: tuple[Schema, ...], pointer: str) -> None:
-    if any(_is_closed(node) or node.get("unevaluatedProperties") is False for node in nodes):
+    if is_closed(nodes):
         return
     owner = next((node for node in nodes if "properties" in node), nodes[0])
     message = "open to properties it does not name: the mask lets through only those it names"
@@ -126,4 +202,15 @@ def _parts(nodes: tuple[Schema, ...], name: str) -> list[Any]:
         if name in declared:
             matching.insert(0, declared[name])
         parts.extend(matching or [node.get("additionalProperties", True)])
+        if "unevaluatedProperties" in node and not any(_holds_name(own, name) for own in evaluating(node, nodes)):
+            parts.append(node["unevaluatedProperties"])
     return parts
+
+
+def _holds_name(node: Schema, name: str) -> bool:
+    patterns = node.get("patternProperties", {})
+    return (
+        name in node.get("properties", {})
+        or "additionalProperties" in node
+        or any(re.search(pattern, name) for pattern in patterns)
+    )

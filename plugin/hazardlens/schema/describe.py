@@ -15,6 +15,7 @@ _BOUNDS = {
     "exclusiveMaximum": "less than {}",
     "multipleOf": "a multiple of {}",
 }
+_DEEPEST = 3
 _NESTED = ("allOf", "anyOf", "oneOf")
 
 
@@ -38,16 +39,22 @@ def choices(schema: Any) -> list[Any] | None:
     return next((found for found in nested if found is not None), None)
 
 
-def _lines(fields: dict[str, Schema], indent: str = "") -> str:
-    return "\n".join(_line(name, schema, indent) for name, schema in fields.items())
+def _lines(fields: dict[str, Schema], indent: str = "", above: tuple[int, ...] = ()) -> str:
+    return "\n".join(_line(name, schema, indent, above) for name, schema in fields.items())
 
 
-def _line(name: str, schema: Any, indent: str) -> str:
+def _line(name: str, schema: Any, indent: str, above: tuple[int, ...]) -> str:
     schema = schema if isinstance(schema, dict) else {}
     description = " ".join(str(schema.get("description", "")).split())
     line = f"{indent}- {name} ({_kind(schema)})" + (f": {description}" if description else "")
     inner = _properties(schema)
-    return line + "\n" + _lines(inner, indent + "  ") if inner else line
+    if not inner:
+        return line
+    # What holds itself is described once.
+    names = tuple(map(id, inner.values()))
+    if set(names) <= set(above):
+        return f"{line}, made as above"
+    return line + "\n" + _lines(inner, indent + "  ", above + names)
 
 
 def _properties(schema: Schema) -> dict[str, Schema]:
@@ -64,24 +71,24 @@ def _branches(schema: Schema) -> Iterable[Schema]:
     return (branch for key in _NESTED for branch in schema.get(key, ()) if isinstance(branch, dict))
 
 
-def _kind(schema: Schema) -> str:
+def _kind(schema: Schema, depth: int = 0) -> str:
     if "const" in schema:
         return f"always {_value(schema['const'])}"
     if "enum" in schema:
         return "one of: " + ", ".join(map(_value, schema["enum"]))
     name = schema.get("type")
     if name is None:
-        kinds = dict.fromkeys(_kind(branch) for branch in _branches(schema))
+        kinds = dict.fromkeys(_kind(branch, depth) for branch in _branches(schema))
         return ", or ".join(kinds) or "a value"
     names = [name] if isinstance(name, str) else list(name)
-    return " or ".join(_typed(one, schema) for one in names)
+    return " or ".join(_typed(one, schema, depth) for one in names)
 
 
 def _value(value: Any) -> str:
     return value if isinstance(value, str) else spell(value)
 
 
-def _typed(name: str, schema: Schema) -> str:
+def _typed(name: str, schema: Schema, depth: int) -> str:
     if name == "string":
         limit = f", up to {schema['maxLength']} characters" if "maxLength" in schema else ""
         form = f", a {schema['format']}" if "format" in schema else ""
@@ -91,7 +98,9 @@ def _typed(name: str, schema: Schema) -> str:
         return ", ".join(["whole number" if name == "integer" else "number", *bounds])
     if name == "array":
         inner = schema.get("items")
-        of = f" of: {_kind(inner)}" if isinstance(inner, dict) and not _properties(inner) else ""
+        of = ""
+        if isinstance(inner, dict) and depth < _DEEPEST and not _properties(inner):
+            of = f" of: {_kind(inner, depth + 1)}"
         limit = f", up to {schema['maxItems']}" if "maxItems" in schema else ""
         return f"list{limit}{of}"
     return {"boolean": "true or false", "null": "null", "object": "object"}[name]

@@ -17,7 +17,7 @@ from hazardlens.schema.findings import Finding, Findings
 from hazardlens.schema.grounded import GroundedSchema
 from hazardlens.schema.load import read_document
 from hazardlens.schema.resolve import Resolver
-from hazardlens.schema.shapes import Never, Shape
+from hazardlens.schema.shapes import Never, Object, Shape, mask_schema
 from hazardlens.schema.validation import metaschema_errors
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ class FieldSchema:
         entry = self._item["properties"] if self._item else {}
         self.object_properties = {key: value for key, value in entry.items() if key != "id"}
         self._digest = hashlib.sha256(json.dumps([document, repr(self._bare)]).encode()).hexdigest()
-        self._check_shape(resolver.places, findings)
+        if self._bare is None:
+            self._check_shape(resolver, findings)
         findings.raise_errors(name)
         self.findings: tuple[Finding, ...] = findings.benign()
         self._grounded = lru_cache(maxsize=_CACHED_GROUNDINGS)(self._ground)
@@ -75,8 +76,9 @@ class FieldSchema:
 
         Args:
             source: Name of a shipped schema (`"hazard"`), path of a .json file, a mapping, or a pydantic model class.
-                In place of JSON Schema, `{"choices": [...]}` asks for one of a few labels, the field `label`, and
-                `{"regex": "..."}` for text that the expression matches as a whole, the field `text`.
+                In place of JSON Schema, `{"choices": [...]}` asks for one of a few labels, the field `label`;
+                `{"regex": "..."}` for text that the expression matches as a whole, and `{"lark": "..."}`,
+                `{"gbnf": "..."}` or the path of a .lark or .gbnf file for text of a grammar, the field `text`.
 
         Raises:
             SchemaError: It is missing, malformed, or cannot be held; all places at fault are named.
@@ -100,6 +102,11 @@ class FieldSchema:
     def form(self) -> str:
         """How a prompt asks for the answer."""
         return "one JSON object" if self._bare is None else self._bare.form
+
+    @property
+    def constraint(self) -> str:
+        """What holds the answers: `json`, `choices`, `regex`, `lark` or `gbnf`."""
+        return "json" if self._bare is None else self._bare.kind
 
     def describe(self) -> str:
         """The fields in plain words, with their descriptions and allowed values, for a prompt."""
@@ -132,17 +139,21 @@ class FieldSchema:
         document = detections.ground(self._root, self._item, n) if self._item else self._root
         return GroundedSchema((self._digest, n), document, n)
 
-    def _check_shape(self, places: dict[int, str], findings: Findings) -> None:
+    def _check_shape(self, resolver: Resolver, findings: Findings) -> None:
+        places = resolver.places
         documents = [self._without_detections()]
         if self._item:
             detections.check_required(self._root, self._item, places, findings)
             documents = [detections.ground(self._root, self._item, count) for count in detections.counts(self._root)]
             for document in documents:
                 places = {**places, **detections.grounded_places(document, self._root, self._item, places)}
-        compiler = Compiler(places | {id(document): "" for document in documents}, findings)
+        compiler = Compiler(places | {id(document): "" for document in documents}, findings, resolver.references)
         for document in documents:
-            shape = compiler.compile((document,), "")
-            if not isinstance(shape, Never):
+            shape = compiler.whole(document)
+            if isinstance(shape, Object) and not shape.properties:
+                message = "the answer could only be empty: it names no property"
+                findings.add("", "error", message, "Name the fields that it asks for.")
+            elif not isinstance(shape, Never):
                 _check_mask(shape, findings)
             for pointer, reason in shape.reasons if isinstance(shape, Never) else ():
                 findings.add(pointer, "error", f"never satisfiable: {reason}", "Loosen one of what contradicts.")
@@ -183,11 +194,11 @@ def _is_formal(schema: dict[str, Any]) -> bool:
 
 
 def _check_mask(shape: Shape, findings: Findings) -> None:
-    reason = probe.refusal(shape.to_schema())
+    reason = probe.refusal(mask_schema(shape))
     if not reason:
         return
     for part in shape.parts():
-        if probe.refusal(part.to_schema()):
+        if probe.refusal(mask_schema(part)):
             _check_mask(part, findings)
             return
     findings.add(shape.pointer, "error", f"llguidance cannot hold this: {reason}", "Make it simpler.")

@@ -9,14 +9,17 @@ from typing import Any
 
 from hazardlens.record import Fields
 from hazardlens.schema import probe
-from hazardlens.schema.closing import Closing
+from hazardlens.schema.circles import referenced
+from hazardlens.schema.closing import Closing, Following
 from hazardlens.schema.compiler import Compiler
 from hazardlens.schema.findings import Findings
-from hazardlens.schema.shapes import Shape
+from hazardlens.schema.shapes import ENDLESS, Shape, mask_schema
 from hazardlens.schema.spelling import read_strict
 from hazardlens.schema.validation import answer_errors, validator_for
 
 _MOST_REASONS = 20
+_ROOM_WITHOUT_END = 1024
+"""Tokens that an answer gets beyond what it needs, where nothing bounds it."""
 
 
 class AnswerError(ValueError):
@@ -30,32 +33,50 @@ class GroundedSchema:
 
     Args:
         key: Equal for schemas of equal shape, and hashable.
-        document: The schema, grounded.
+        document: The schema, grounded and resolved; it may go in circles.
         count: Number of detections that it is grounded to.
 
     Attributes:
         key: See above.
-        document: Plain JSON Schema 2020-12 without references; satisfied by the answers that are taken.
         count: See above.
     """
 
     def __init__(self, key: tuple[str, int], document: dict[str, Any], count: int) -> None:
         self.key = key
-        self.document = document
         self.count = count
+        self._resolved = document
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """Plain JSON Schema 2020-12, satisfied by the answers that are taken; references only where it recurs."""
+        return referenced(self._resolved)
 
     @cached_property
     def mask_document(self) -> dict[str, Any]:
         """Plain JSON Schema that a mask can hold: closed, bounded, and without what is only checked."""
-        return self._shape.to_schema()
+        return mask_schema(self._shape)
 
     @cached_property
-    def longest_bytes(self) -> int:
-        """No answer that the mask lets through is longer than this, in bytes of UTF-8."""
-        return self._shape.longest(lambda literal: len(literal.encode()))
+    def longest_bytes(self) -> int | None:
+        """No answer that the mask lets through is longer than this, in bytes of UTF-8; None where there is no bound."""
+        longest = self._shape.longest(lambda literal: len(literal.encode()))
+        return None if longest >= ENDLESS else longest
 
-    def longest_tokens(self, count_tokens: Callable[[str], int]) -> int:
-        """Upper bound of an answer's tokens, never more than its bytes.
+    def token_budget(self, most: int | None, least: Callable[[], int]) -> tuple[int, bool]:
+        """Tokens that an answer may take, and whether it could need more, so that somebody must look after it.
+
+        Args:
+            most: Tokens asked for, or None for no limit; where nothing else bounds an answer, it then gets 1024 more
+                than it needs at least.
+            least: Finds the tokens that an answer needs at least, which takes a while; called only where it matters.
+        """
+        longest = self.longest_bytes
+        if longest is None:
+            return (least() + _ROOM_WITHOUT_END if most is None else most), True
+        return (longest, False) if most is None or most >= longest else (most, True)
+
+    def longest_tokens(self, count_tokens: Callable[[str], int]) -> int | None:
+        """Upper bound of an answer's tokens, never more than its bytes; None where there is no bound.
 
         Free text and choices are taken at one token per byte, since a model may spell them as it likes. Text that the
         mask forces (keys, punctuation, ids) is taken as the tokenizer writes it, plus one token for each seam; it holds
@@ -71,7 +92,8 @@ class GroundedSchema:
                 known[literal] = min(len(literal.encode()), count_tokens(literal) + 1)
             return known[literal]
 
-        return self._shape.longest(measure)
+        longest = self._shape.longest(measure)
+        return None if longest >= ENDLESS else longest
 
     def shortest_tokens(self, count_tokens: Callable[[bytes], int]) -> int:
         """Least token budget at which every answer is complete, whatever verdicts the model gives.
@@ -85,7 +107,7 @@ class GroundedSchema:
         closing = self.closing(count_tokens)
         return closing.need(closing.start).tokens
 
-    def closing(self, count_tokens: Callable[[bytes], int]) -> Closing:
+    def closing(self, count_tokens: Callable[[bytes], int]) -> Following:
         """What an answer needs from each of its places, with a tokenizer's count of a piece of text."""
         return Closing(self._shape, count_tokens)
 
@@ -115,6 +137,14 @@ class GroundedSchema:
             raise AnswerError("; ".join(wrong[:_MOST_REASONS]) + more)
         return value  # type: ignore[no-any-return]
 
+    def takes(self, text: str) -> bool:
+        """Whether `parse` takes an answer's text."""
+        try:
+            self.parse(text)
+        except AnswerError:
+            return False
+        return True
+
     @cached_property
     def _grammar(self) -> str:
         return probe.grammar(self.mask_document)
@@ -125,4 +155,4 @@ class GroundedSchema:
 
     @cached_property
     def _shape(self) -> Shape:
-        return Compiler({}, Findings()).compile((self.document,), "")
+        return Compiler({}, Findings()).whole(self._resolved)

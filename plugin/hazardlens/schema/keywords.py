@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 from hazardlens.schema.combine import Schema
 from hazardlens.schema.findings import Findings, step
@@ -12,17 +13,16 @@ _CHECKED: dict[str, frozenset[str]] = {
     "if": frozenset(),
     "dependentRequired": frozenset({"object"}),
     "dependentSchemas": frozenset({"object"}),
-    "propertyNames": frozenset({"object"}),
-    "unevaluatedProperties": frozenset({"object"}),
-    "unevaluatedItems": frozenset({"array"}),
-    "contains": frozenset({"array"}),
 }
 
 _TYPE_KEYWORDS: dict[str, frozenset[str]] = {
     "object": frozenset(
-        {"properties", "patternProperties", "additionalProperties", "required", "minProperties", "maxProperties"}
+        {
+            *("properties", "patternProperties", "additionalProperties", "unevaluatedProperties", "propertyNames"),
+            *("required", "minProperties", "maxProperties", "dependentRequired", "dependentSchemas"),
+        }
     ),
-    "array": frozenset({"items", "prefixItems", "minItems", "maxItems", "uniqueItems"}),
+    "array": frozenset({"items", "prefixItems", "unevaluatedItems", "contains", "minItems", "maxItems", "uniqueItems"}),
     "string": frozenset({"minLength", "maxLength", "pattern", "format"}),
     "number": frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}),
 }
@@ -35,6 +35,7 @@ _ANNOTATIONS = frozenset(
         *("type", "enum", "const", "allOf", "anyOf", "oneOf", "then", "else", "minContains", "maxContains"),
     }
 )
+_ANNOTATING = frozenset({"allOf", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
 _STATING = frozenset({"type", "enum", "const"})
 _ASKING = _STATING.union(_CHECKED, *_TYPE_KEYWORDS.values())
 HELD = _STATING.union({"anyOf", "oneOf", "allOf", "$ref"}, *_TYPE_KEYWORDS.values())
@@ -47,9 +48,18 @@ def is_bare(node: Schema) -> bool:
     return _ASKING.isdisjoint(node)
 
 
+def unwrapped(node: Any) -> Any:
+    """What a schema leads to that says nothing itself."""
+    while isinstance(node, dict) and len(node.get("allOf", ())) == 1 and _ANNOTATING.issuperset(node):
+        (node,) = node["allOf"]
+    return node
+
+
 def note_checked(node: Schema, types: frozenset[str], pointer: str, findings: Findings, held: Collection[str]) -> None:
     """Note the keywords of `node` that the mask leaves out, and those `held` in another form, for values of `types`."""
     for keyword, concerned in _CHECKED.items():
+        if keyword == "if" and "then" not in node and "else" not in node:
+            continue
         if keyword in node and not (concerned and concerned.isdisjoint(types)):
             name = "if/then/else" if keyword == "if" else keyword
             if keyword in held:
@@ -68,7 +78,7 @@ def note_unknown(node: Schema, pointer: str, findings: Findings) -> None:
 def types_of(nodes: tuple[Schema, ...]) -> tuple[tuple[str, ...], bool]:
     """The types that satisfy `nodes`, and whether they were stated rather than guessed from keywords.
 
-    Types not stated are guessed only where the keywords leave one; otherwise there are none.
+    Types not stated are guessed from the keywords; there are none where these ask for nothing.
     """
     stated = [_atoms(node["type"]) for node in nodes if "type" in node]
     if stated:
@@ -79,7 +89,7 @@ def types_of(nodes: tuple[Schema, ...]) -> tuple[tuple[str, ...], bool]:
     guessed = [
         name for name, keywords in _TYPE_KEYWORDS.items() if any(not keywords.isdisjoint(node) for node in nodes)
     ]
-    return (tuple(guessed), False) if len(guessed) == 1 else ((), False)
+    return tuple(guessed), False
 
 
 def has_stated_type(nodes: tuple[Schema, ...]) -> bool:

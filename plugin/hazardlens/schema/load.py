@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 
 # The record's own schema is shipped beside the field schemas and is none.
 _NOT_FIELDS = frozenset({"record"})
+_NOTATIONS = {".lark": "lark", ".gbnf": "gbnf"}
 
 
 def read_document(source: str | Path | Mapping[str, Any] | type[BaseModel]) -> tuple[str, dict[str, Any]]:
     """The name and the document of a schema.
 
     Args:
-        source: Name of a shipped schema, path of a JSON file, a mapping as it is or as JSON, or a pydantic model class.
+        source: Name of a shipped schema, path of a JSON file or of a grammar, a mapping as it is or as JSON, or a
+            pydantic model class.
 
     Raises:
         SchemaError: It is missing or no JSON object.
@@ -41,6 +43,8 @@ def read_document(source: str | Path | Mapping[str, Any] | type[BaseModel]) -> t
             help="Give a shipped name, a path, a mapping or a pydantic model class.",
         )
     path = _find(source)
+    if path.suffix in _NOTATIONS:
+        return path.stem, {_NOTATIONS[path.suffix]: _read_text(path)}
     return path.stem, _read_file(path)
 
 
@@ -58,31 +62,37 @@ def _read_inline(text: str) -> dict[str, Any]:
 
 def _find(source: str | Path) -> Path:
     text = str(source)
-    if isinstance(source, Path) or text.endswith(".json") or "/" in text or "\\" in text:
+    if isinstance(source, Path) or text.endswith((".json", *_NOTATIONS)) or "/" in text or "\\" in text:
         return Path(source)
     if text not in field_schema_names():
         raise SchemaError(
             f"no schema called '{text}'",
-            help=f"Shipped are: {', '.join(field_schema_names())}. A file of your own must end in .json.",
+            help=f"Shipped are: {', '.join(field_schema_names())}. Your own file ends in .json, .lark or .gbnf.",
         )
     return data_path("schemas", f"{text}.json")
 
 
-def _read_file(path: Path) -> dict[str, Any]:
+def _read_text(path: Path) -> str:
     try:
-        value = read_strict(path.read_text(encoding="utf-8-sig"))
+        return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
         raise SchemaError(
             f"no schema file '{path}'", help=f"Shipped are: {', '.join(field_schema_names())}."
         ) from error
     except OSError as error:
         raise SchemaError(f"the schema file '{path}' cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise SchemaError(f"'{path}' is not UTF-8 text: {error}", help="Save it as UTF-8.") from error
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    text = _read_text(path)
+    try:
+        value = read_strict(text)
     except json.JSONDecodeError as error:
         raise SchemaError(
             f"'{path}' is not JSON: line {error.lineno}, column {error.colno}: {error.msg}", help="Mend it there."
         ) from error
-    except UnicodeDecodeError as error:
-        raise SchemaError(f"'{path}' is not UTF-8 text: {error}", help="Save it as UTF-8.") from error
     except ValueError as error:
         raise SchemaError(f"'{path}' is not strict JSON: {error}", help="Mend it there.") from error
     return _object(value, str(path))

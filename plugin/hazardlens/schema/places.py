@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
 from hazardlens.record import choice_name
+from hazardlens.schema.endings import leading_home
 from hazardlens.schema.plain import Line, Words
-from hazardlens.schema.shapes import AnyOf, Array, Choice, Never, Number, Object, Shape, Text
+from hazardlens.schema.shapes import Again, AnyOf, Array, Choice, Never, Number, Object, Shape, Text
 from hazardlens.schema.spelling import ITEM_SEPARATOR, KEY_SEPARATOR, spell
 
 NO_CHOICE = -1
@@ -27,12 +28,13 @@ _LETTERS = b"abcdefghijklmnopqrstuvwxyz"
 
 
 class Frame(NamedTuple):
-    """What follows a leaf: part `at` of shape number `shape`, then what is below."""
+    """What follows a leaf: part `at` of shape number `shape`, then what is below; `detours` of the kind in all."""
 
     kind: str
     shape: int
     at: int
     below: Frame | None
+    detours: int
 
 
 class Fixed(NamedTuple):
@@ -69,6 +71,15 @@ class End(NamedTuple):
 State: TypeAlias = Fixed | Free | Span | End
 
 
+def _frame(kind: str, shape: int, at: int, below: Frame | None) -> Frame:
+    return Frame(kind, shape, at, below, (below.detours if below else 0) + (kind == "detour"))
+
+
+def detours(state: State) -> int:
+    """How many alternatives a state is inside of that lead back to where they began."""
+    return 0 if isinstance(state, End) or state.after is None else state.after.detours
+
+
 class Places:
     """The states of one shape.
 
@@ -82,6 +93,7 @@ class Places:
         self.shapes: list[Shape] = []
         self._numbers: dict[int, int] = {}
         self._root = self._number(shape)
+        self._leading_home = leading_home(shape)
 
     def _number(self, shape: Shape) -> int:
         if id(shape) not in self._numbers:
@@ -115,10 +127,10 @@ class Places:
         frame = state.after
         while frame is not None:
             shape = self.shapes[frame.shape]
-            if isinstance(shape, Object):
+            if frame.kind == "properties" and isinstance(shape, Object):
                 name = shape.properties[frame.at - 1][0]
                 parts.append(name.replace("~", "~0").replace("/", "~1"))
-            elif isinstance(shape, Array):
+            elif frame.kind == "items" and isinstance(shape, Array):
                 parts.append(str(frame.at - 1))
             frame = frame.below
         return self._pointer + "".join(f"/{part}" for part in reversed(parts))
@@ -129,7 +141,7 @@ class Places:
             for value in shape.values:
                 yield Fixed(spell(value).encode(), 0, grows, number, after)
         elif isinstance(shape, Text):
-            yield Fixed(b'"', 0, grows, NO_CHOICE, Frame("text", number, 0, after))
+            yield Fixed(b'"', 0, grows, NO_CHOICE, _frame("text", number, 0, after))
         elif isinstance(shape, Number):
             yield Span(shape.longest(len), "number", False, after)
         elif isinstance(shape, Words):
@@ -141,10 +153,14 @@ class Places:
         elif isinstance(shape, Object):
             yield from self._properties(number, 0, after, opening="{", grows=grows)
         elif isinstance(shape, Array):
-            yield Fixed(b"[", 0, grows, NO_CHOICE, Frame("items", number, 0, after))
+            yield Fixed(b"[", 0, grows, NO_CHOICE, _frame("items", number, 0, after))
         elif isinstance(shape, AnyOf):
-            for option in shape.options:
-                yield from self._enter(self._number(option), after, grows=grows)
+            for index, option in enumerate(shape.options):
+                is_detour = (id(shape), index) in self._leading_home
+                below = _frame("detour", number, 0, after) if is_detour else after
+                yield from self._enter(self._number(option), below, grows=grows)
+        elif isinstance(shape, Again):
+            yield from self._enter(self._number(shape.again), after, grows=grows)
         elif not isinstance(shape, Never):
             raise TypeError(f"no states for {type(shape).__name__}")
 
@@ -155,6 +171,8 @@ class Places:
             yield from self._enter(frame.shape, frame.below, grows=False)
         elif frame.kind == "text":
             yield self._text(frame)
+        elif frame.kind == "detour":
+            yield from self._leave(frame.below)
         elif frame.kind == "properties":
             yield from self._properties(frame.shape, frame.at, frame.below, opening="", grows=False)
         else:
@@ -175,7 +193,7 @@ class Places:
         for index in range(at, len(properties)):
             name, part, required = properties[index]
             key = (opening or ITEM_SEPARATOR) + spell(name) + KEY_SEPARATOR
-            after = Frame("value", self._number(part), 0, Frame("properties", number, index + 1, below))
+            after = _frame("value", self._number(part), 0, _frame("properties", number, index + 1, below))
             yield Fixed(key.encode(), 0, grows or not required, NO_CHOICE, after)
             if required:
                 return
@@ -188,10 +206,10 @@ class Places:
             raise TypeError(f"expected an array, got {type(shape).__name__}")
         part = shape.prefix[at] if at < len(shape.prefix) else shape.rest
         if at < shape.high and part is not None:
-            after = Frame("items", number, at + 1, below)
+            after = _frame("items", number, at + 1, below)
             grows = at >= shape.low
             if at:
-                value = Frame("value", self._number(part), 0, after)
+                value = _frame("value", self._number(part), 0, after)
                 yield Fixed(ITEM_SEPARATOR.encode(), 0, grows, NO_CHOICE, value)
             else:
                 yield from self._enter(self._number(part), after, grows=grows)

@@ -1,10 +1,17 @@
-"""Replaces every `$ref` by what it refers to, and remembers where each place came from."""
+"""Replaces every `$ref` by what it refers to, and remembers where each place came from.
+
+What refers back to itself becomes a circle: the very same object again.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import urljoin
+
+from referencing import Registry
+from referencing.exceptions import InvalidAnchor, NoSuchAnchor, PointerToNowhere, Unresolvable
+from referencing.jsonschema import DRAFT202012
 
 from hazardlens.schema.findings import Findings, step
 
@@ -22,15 +29,12 @@ _ONE = (
 )
 _LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
 _MAPS = ("properties", "patternProperties", "dependentSchemas")
+_UNUSED_MAPS = ("$defs", "definitions")
 _ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
-_DROPPED = frozenset({"$ref", "$defs", "definitions", "$anchor", "$id", "$comment"})
+_REFERENCES = ("$ref", "$dynamicRef")
+_DROPPED = frozenset({*_REFERENCES, *_UNUSED_MAPS, "$anchor", "$dynamicAnchor", "$id", "$comment"})
+_IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas")
 _REMOTE_HELP = "Copy what it refers to into $defs and write #/$defs/NAME."
-
-
-@dataclass(frozen=True, slots=True)
-class _Visit:
-    target: str
-    must: bool
 
 
 class Resolver:
@@ -42,110 +46,173 @@ class Resolver:
 
     Attributes:
         places: JSON pointer in the document by the `id()` of each resolved subschema, which the result keeps alive.
+        references: JSON pointers of all references.
     """
 
     def __init__(self, document: dict[str, Any], findings: Findings) -> None:
         self.places: dict[int, str] = {}
+        self.references: set[str] = set()
         self._document = document
         self._findings = findings
-        self._done: dict[str, Any] = {}
+        self._base = str(document.get("$id", ""))
+        self._registry = Registry().with_resource(self._base, DRAFT202012.create_resource(document)).crawl()
+        self._origins: dict[int, tuple[str, str]] = {}
+        self._dynamic: dict[str, int] = {}
+        self._scan(document, "", self._base, is_schema=True)
+        self._done: dict[int, dict[str, Any]] = {}
+        self._open: set[int] = set()
 
     def resolve(self) -> dict[str, Any]:
         """The whole document without references; subschemas referred to twice are shared, not copied."""
-        resolved = self._node(self._document, "", (_Visit("", True),))
+        resolved = self._node(self._document)
+        self._find_loops(resolved)
         if "$schema" in self._document:
             resolved = {"$schema": self._document["$schema"], **resolved}
             self.places[id(resolved)] = ""
         return resolved  # type: ignore[no-any-return]
 
-    def _node(self, node: Any, pointer: str, visits: tuple[_Visit, ...]) -> Any:
+    def _scan(self, node: Any, pointer: str, base: str, *, is_schema: bool) -> None:
+        """Remember pointer and base address of every part of the document."""
+        if isinstance(node, list):
+            for index, part in enumerate(node):
+                self._scan(part, step(pointer, index), base, is_schema=is_schema)
+        if not isinstance(node, dict):
+            return
+        if is_schema and isinstance(node.get("$id"), str):
+            base = urljoin(base, node["$id"]) if pointer else base
+        self._origins[id(node)] = pointer, base
+        if is_schema and isinstance(node.get("$dynamicAnchor"), str):
+            self._dynamic[node["$dynamicAnchor"]] = self._dynamic.get(node["$dynamicAnchor"], 0) + 1
+        for key, value in node.items():
+            place = step(pointer, key)
+            if is_schema and key in (*_MAPS, *_UNUSED_MAPS) and isinstance(value, dict):
+                self._origins[id(value)] = place, base
+                for name, part in value.items():
+                    self._scan(part, step(place, name), base, is_schema=True)
+            else:
+                self._scan(value, place, base, is_schema=is_schema and key in (*_ONE, *_LISTS))
+
+    def _node(self, node: Any) -> Any:
         if not isinstance(node, dict):
             return node
-        if "$dynamicRef" in node:
-            self._findings.add(pointer + "/$dynamicRef", "error", "$dynamicRef is not followed", "Use $ref.")
-        result = {key: self._member(node, key, pointer, visits) for key in node if key not in _DROPPED}
-        place = pointer
-        if "$ref" in node:
-            target, place = self._reference(node["$ref"], pointer, visits)
-            result, place = self._joined(target, place, result, pointer)
-        self.places[id(result)] = place
-        return result
+        if id(node) in self._done:
+            return self._done[id(node)]
+        pointer = self._origins[id(node)][0]
+        result: dict[str, Any] = {}
+        self._done[id(node)] = result
+        self._open.add(id(result))
+        self.places[id(result)] = pointer
+        own = mapped({key: value for key, value in node.items() if key not in _DROPPED}, self._node)
+        targets = [self._reference(node, key, pointer) for key in _REFERENCES if key in node]
+        self._join(result, own, targets)
+        self._open.discard(id(result))
+        if not own and len(targets) == 1 and isinstance(targets[0], dict):
+            # What only refers is the same as what it refers to.
+            self._done[id(node)] = targets[0]
+        return self._done[id(node)]
 
-    def _joined(self, target: Any, place: str, own: dict[str, Any], pointer: str) -> tuple[dict[str, Any], str]:
-        if isinstance(target, dict) and _ANNOTATIONS.issuperset(own):
-            return {**target, **own}, place
-        return {**own, "allOf": [target, *own.get("allOf", [])]}, pointer
-
-    def _member(self, node: dict[str, Any], key: str, pointer: str, visits: tuple[_Visit, ...]) -> Any:
-        value, place = node[key], step(pointer, key)
-        if key in _ONE:
-            return self._node(value, place, _onward(visits, key == "items" and node.get("minItems", 0) > 0))
-        if key in _LISTS:
-            must = key == "allOf" or (key == "prefixItems" and node.get("minItems", 0) > 0)
-            return [self._node(item, step(place, index), _onward(visits, must)) for index, item in enumerate(value)]
-        if key in _MAPS:
-            needed = node.get("required", []) if key == "properties" else []
-            return {
-                name: self._node(item, step(place, name), _onward(visits, name in needed))
-                for name, item in value.items()
-            }
-        return value
-
-    def _reference(self, reference: str, pointer: str, visits: tuple[_Visit, ...]) -> tuple[Any, str]:
-        place = pointer + "/$ref"
-        target = self._target(reference, place)
-        if target is None:
-            return True, pointer
-        for position, visit in enumerate(visits):
-            if visit.target == target:
-                self._endless(place, reference, all(later.must for later in visits[position + 1 :]))
-                return True, target
-        if target not in self._done:
-            self._done[target] = self._node(self._walk(target), target, (*visits, _Visit(target, True)))
-        return self._done[target], target
-
-    def _endless(self, place: str, reference: str, must: bool) -> None:
-        if must:
-            message = f"never satisfiable: what {reference} describes requires itself, without end"
+    def _join(self, result: dict[str, Any], own: dict[str, Any], targets: list[Any]) -> None:
+        if not targets:
+            result.update(own)
+            return
+        target = targets[0]
+        is_known = isinstance(target, dict) and id(target) not in self._open
+        if len(targets) == 1 and is_known and _ANNOTATIONS.issuperset(own):
+            result.update({**target, **own})
+            self.places[id(result)] = self.places[id(target)]
         else:
-            message = f"never bounded: {reference} leads back to itself, so an answer could nest without end"
-        self._findings.add(place, "error", message, "Write the levels out that you need.")
+            result.update({**own, "allOf": [*targets, *own.get("allOf", [])]})
 
-    def _target(self, reference: str, place: str) -> str | None:
-        base = self._document.get("$id", "")
-        local = reference.removeprefix(base) if base and reference.startswith(base) else reference
-        if local and not local.startswith("#"):
+    def _reference(self, node: dict[str, Any], key: str, pointer: str) -> Any:
+        """What a reference leads to, resolved; true where it leads nowhere, which is noted."""
+        place, reference = step(pointer, key), node[key]
+        self.references.add(place)
+        try:
+            target = self._registry.resolver(self._origins[id(node)][1]).lookup(reference).contents
+        except (InvalidAnchor, NoSuchAnchor, PointerToNowhere):
+            target = None
+        except Unresolvable:
             self._findings.add(place, "error", f"remote reference {reference!r}", _REMOTE_HELP)
-            return None
-        fragment = unquote(local[1:])
-        pointer = self._anchor(fragment) if fragment and not fragment.startswith("/") else fragment
-        if pointer is None or not isinstance(self._walk(pointer), dict | bool):
-            self._findings.add(place, "error", f"{reference!r} refers to nothing", "Mend the name, or add it to $defs.")
-            return None
-        return pointer
+            return True
+        if not isinstance(target, dict | bool) or (isinstance(target, dict) and id(target) not in self._origins):
+            message = f"{reference!r} refers to nothing"
+            self._findings.add(place, "error", message, "Mend the name, or add it to $defs.")
+            return True
+        if key == "$dynamicRef" and isinstance(target, dict):
+            self._check_dynamic(target, place)
+        return self._node(target)
 
-    def _walk(self, pointer: str) -> Any:
-        node: Any = self._document
-        for part in pointer.split("/")[1:]:
-            key = part.replace("~1", "/").replace("~0", "~")
-            if isinstance(node, dict) and key in node:
-                node = node[key]
-            elif isinstance(node, list) and key.isdecimal() and int(key) < len(node):
-                node = node[int(key)]
-            else:
-                return None
-        return node
+    def _check_dynamic(self, target: dict[str, Any], place: str) -> None:
+        name = target.get("$dynamicAnchor")
+        if isinstance(name, str) and self._dynamic[name] > 1:
+            message = f"$dynamicRef may lead to {self._dynamic[name]} places, by the way it is reached"
+            self._findings.add(place, "error", message, "Use $ref.")
 
-    def _anchor(self, name: str) -> str | None:
-        for key in ("$defs", "definitions"):
-            for entry, node in self._document.get(key, {}).items():
-                if isinstance(node, dict) and node.get("$anchor") == name:
-                    return step("", key, entry)
-        return None
+    def _find_loops(self, root: Any) -> None:
+        """Note what refers to itself at the same place of an answer."""
+        known: dict[int, bool] = {}
+        for node in _nodes(root):
+            self._visit(node, known)
+
+    def _visit(self, root: dict[str, Any], known: dict[int, bool]) -> None:
+        if id(root) in known:
+            return
+        known[id(root)] = False
+        work = [(root, iter(list(_beside(root))))]
+        while work:
+            node, following = work[-1]
+            other = next(following, None)
+            if other is None:
+                known[id(node)] = True
+                work.pop()
+            elif id(other) not in known:
+                known[id(other)] = False
+                work.append((other, iter(list(_beside(other)))))
+            elif not known[id(other)]:
+                place = self.places.get(id(node), "")
+                at = next((step(place, key) for key in _REFERENCES if step(place, key) in self.references), place)
+                message = "never satisfiable: what it describes requires itself, without end"
+                self._findings.add(at, "error", message, "Write the levels out that you need.")
 
 
-def _onward(visits: tuple[_Visit, ...], must: bool) -> tuple[_Visit, ...]:
-    if must:
-        return visits
-    # Between two references one optional step is enough to make the way back optional.
-    return (*visits, _Visit("\0", False))
+def _beside(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Subschemas that apply at the same place of an answer."""
+    for key in _IN_PLACE:
+        value = node.get(key)
+        parts = value if isinstance(value, list) else value.values() if key == "dependentSchemas" and value else [value]
+        yield from (part for part in parts if isinstance(part, dict))
+
+
+def _nodes(root: Any) -> Iterator[dict[str, Any]]:
+    """All subschemas that can be reached, each once."""
+    seen: set[int] = set()
+    work = [root]
+    while work:
+        node = work.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            work += subschemas(node)
+
+
+def subschemas(node: dict[str, Any]) -> list[dict[str, Any]]:
+    """The subschemas of a resolved schema, without those that are booleans."""
+    parts = [node[key] for key in _ONE if key in node]
+    parts += [part for key in _LISTS for part in node.get(key, ())]
+    parts += [part for key in _MAPS for part in node.get(key, {}).values()]
+    return [part for part in parts if isinstance(part, dict)]
+
+
+def mapped(node: dict[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    """A schema with each of its subschemas changed, booleans too."""
+    result = {}
+    for key, value in node.items():
+        if key in _ONE:
+            result[key] = change(value)
+        elif key in _LISTS:
+            result[key] = [change(part) for part in value]
+        elif key in _MAPS:
+            result[key] = {name: change(part) for name, part in value.items()}
+        else:
+            result[key] = value
+    return result

@@ -5,25 +5,40 @@ Only what says exactly the same is rewritten; of the rest, the finished answer i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import product
+from itertools import combinations, product
+from math import prod
 from typing import Any
 
 from hazardlens.schema.combine import Schema
+from hazardlens.schema.spelling import canonical, spell
 
-REWRITABLE = frozenset({"if", "not", "dependentRequired", "dependentSchemas"})
+REWRITABLE = frozenset({"oneOf", "if", "not", "dependentRequired", "dependentSchemas"})
 """Keywords that may be rewritten."""
 
 _SILENT = frozenset({"title", "description", "$comment", "default", "examples", "deprecated"})
 _OBJECT = {"type": "object"}
+_TYPES = ("null", "boolean", "number", "string", "array", "object")
+_OPPOSITES: dict[str, tuple[str, str, int]] = {
+    "minimum": ("number", "exclusiveMaximum", 0),
+    "exclusiveMinimum": ("number", "maximum", 0),
+    "maximum": ("number", "exclusiveMinimum", 0),
+    "exclusiveMaximum": ("number", "minimum", 0),
+    "minLength": ("string", "maxLength", -1),
+    "maxLength": ("string", "minLength", 1),
+    "minItems": ("array", "maxItems", -1),
+    "maxItems": ("array", "minItems", 1),
+}
+_DEEPEST = 5
+_MOST_WAYS = 32
 
 
-def rewritten(node: Schema, declared: frozenset[str]) -> dict[str, list[list[Any]]]:
+def rewritten(node: Schema) -> dict[str, list[list[Any]]]:
     """What the keywords of `node` that can be rewritten say, each as groups of schemas, one of each group to hold.
 
-    A keyword that names properties which are not `declared` is left alone, for nothing bounds them.
+    `oneOf` is told here only as far as its branches could hold together.
     """
     found = {
+        "oneOf": _single(node),
         "if": _conditional(node),
         "not": _denied(node),
         "dependentRequired": [
@@ -34,37 +49,62 @@ def rewritten(node: Schema, declared: frozenset[str]) -> dict[str, list[list[Any
             for name, part in node.get("dependentSchemas", {}).items()
         ],
     }
-    return {keyword: groups for keyword, groups in found.items() if groups and declared.issuperset(_named(groups))}
+    return {keyword: groups for keyword, groups in found.items() if groups}
 
 
-def declared_names(nodes: Iterable[Any]) -> frozenset[str]:
-    """Names of the properties that schemas which apply together declare."""
-    parts = [node for node in nodes if isinstance(node, dict)]
-    nested = [declared_names(node["allOf"]) for node in parts if "allOf" in node]
-    return frozenset(name for node in parts for name in node.get("properties", ())).union(*nested)
-
-
-def negated(schema: Any) -> list[Any] | None:
-    """Schemas of which one holds wherever `schema` does not, or None where they cannot be told exactly.
-
-    For objects only, where it asks for properties: those of another type are left to whoever states the type.
-    """
+def negated(schema: Any, depth: int = 0) -> list[Any] | None:
+    """Schemas of which one holds wherever `schema` does not, or None where they cannot be told exactly."""
     if isinstance(schema, bool):
         return [] if schema else [True]
-    keys = set(schema) - _SILENT
-    if _is_about_values(schema):
-        return [{"not": schema}]
-    if keys == {"not"}:
-        return [schema["not"]]
-    if keys and keys <= {"properties", "required"}:
-        return _negated_object(schema)
-    if keys not in ({"anyOf"}, {"allOf"}):
+    ways: list[Any] = []
+    for keyword in schema:
+        if keyword in _SILENT:
+            continue
+        others = None if depth > _DEEPEST else _negated_keyword(schema, keyword, depth)
+        if others is None:
+            return None
+        ways += others
+    return ways
+
+
+def _negated_keyword(schema: Schema, keyword: str, depth: int) -> list[Any] | None:
+    value = schema[keyword]
+    if keyword in ("const", "enum"):
+        return [{"not": {keyword: value}}]
+    if keyword == "not":
+        return [value]
+    if keyword == "type":
+        return _other_types([value] if isinstance(value, str) else value)
+    if keyword in _OPPOSITES:
+        name, opposite, change = _OPPOSITES[keyword]
+        return [{"type": name, opposite: value + change}] if value + change >= 0 or name == "number" else []
+    if keyword == "required":
+        return [_absent(name) for name in value]
+    if keyword == "properties":
+        return _negated_properties(value, depth)
+    if keyword not in ("allOf", "anyOf"):
         return None
-    parts = [negated(part) for part in schema[next(iter(keys))]]
+    parts = [negated(part, depth + 1) for part in value]
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None
-    return [way for part in known for way in part] if keys == {"allOf"} else _all_of_each(known)
+    return [way for part in known for way in part] if keyword == "allOf" else _all_of_each(known)
+
+
+def _other_types(names: list[str]) -> list[Any] | None:
+    if "integer" in names and "number" not in names:
+        return None
+    return [{"type": [name for name in _TYPES if name not in names]}] if not set(_TYPES) <= set(names) else []
+
+
+def _negated_properties(properties: dict[str, Any], depth: int) -> list[Any] | None:
+    ways: list[Any] = []
+    for name, part in properties.items():
+        others = negated(part, depth + 1)
+        if others is None:
+            return None
+        ways += [{**_OBJECT, "required": [name], "properties": {name: other}} for other in others]
+    return ways
 
 
 def _all_of_each(parts: list[list[Any]]) -> list[Any]:
@@ -83,14 +123,43 @@ def _denied(node: Schema) -> list[list[Any]]:
     return [] if others is None else [others]
 
 
-def _negated_object(schema: Schema) -> list[Any] | None:
-    ways: list[Any] = [_absent(name) for name in schema.get("required", ())]
-    for name, part in schema.get("properties", {}).items():
-        others = negated(part)
-        if others is None:
-            return None
-        ways += [{**_OBJECT, "required": [name], "properties": {name: other}} for other in others]
-    return ways
+def _single(node: Schema) -> list[list[Any]]:
+    """That no two branches of `oneOf` hold together: for each, the others negated."""
+    branches = node.get("oneOf", [])
+    if len(branches) < 2 or all(apart(one, other) for one, other in combinations(branches, 2)):
+        return []
+    others = [negated(branch) for branch in branches]
+    known = [ways for ways in others if ways is not None]
+    if len(known) < len(branches):
+        return []
+    ways = []
+    for index, branch in enumerate(branches):
+        rest = known[:index] + known[index + 1 :]
+        if prod(map(len, rest)) > _MOST_WAYS:
+            return []
+        ways += [{"allOf": [branch, *way]} for way in product(*rest)]
+    return [ways]
+
+
+def apart(one: Any, other: Any) -> bool:
+    """Whether it is plain to see that nothing satisfies both."""
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return one is False or other is False
+    mine, theirs = _types(one), _types(other)
+    if mine and theirs and mine.isdisjoint(theirs):
+        return True
+    if "const" in one and "const" in other:
+        return spell(canonical(one["const"])) != spell(canonical(other["const"]))
+    shared = set(one.get("required", ())) & set(other.get("required", ()))
+    return any(
+        apart(one.get("properties", {}).get(name, True), other.get("properties", {}).get(name, True)) for name in shared
+    )
+
+
+def _types(schema: Schema) -> set[str]:
+    value = schema.get("type", ())
+    names = {value} if isinstance(value, str) else set(value)
+    return names | {"integer"} if "number" in names else names
 
 
 def _conditional(node: Schema) -> list[list[Any]]:
@@ -105,14 +174,3 @@ def _conditional(node: Schema) -> list[list[Any]]:
 
 def _absent(name: str) -> Schema:
     return {**_OBJECT, "properties": {name: False}}
-
-
-def _named(value: Any) -> Iterable[str]:
-    """Names of all properties that schemas ask for at this place."""
-    if isinstance(value, list):
-        for part in value:
-            yield from _named(part)
-    elif isinstance(value, dict):
-        yield from value.get("properties", ())
-        yield from value.get("required", ())
-        yield from _named([value.get(key) for key in ("allOf", "anyOf", "oneOf", "if", "then", "else", "not")])

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from hazardlens.schema import probe
+from hazardlens.schema.bounds import MOST_CHARACTERS
 from hazardlens.schema.combine import Schema
 from hazardlens.schema.findings import Findings
 from hazardlens.schema.shapes import Choice, Never, Number, Shape, Text, decimals
@@ -40,18 +41,21 @@ def text(nodes: Sequence[Schema], pointer: str, places: dict[int, str], findings
         return Never(((pointer, f"minLength {low} is more than maxLength {high}"),), pointer=pointer)
     form = _format(nodes, pointer, places, findings)
     patterns = _patterns(nodes, pointer, places, findings)
-    if high is None:
-        high = _bound(form, patterns, pointer, findings)
-        if high is None:
-            return Never(pointer=pointer)
-    shape = Text(low, high, patterns, form, pointer=pointer)
-    reason = probe.refusal(shape.to_schema()) if form or patterns else ""
-    if probe.is_unsatisfiable(reason) or high < low:
+    own = _own_end(form, patterns) if high is None else high
+    lengths = _lengths(low, form) if own is None else (own,)
+    reasons = []
+    for most in lengths:
+        shape = Text(low, most, patterns, form, pointer=pointer)
+        reasons.append(probe.refusal(shape.to_schema()) if form or patterns else "")
+        if not reasons[-1] and low <= most:
+            if own is None:
+                message = f"a string without maxLength: the mask ends it at {most} characters"
+                findings.add(pointer, "closed", message, "Add maxLength.")
+            return shape
+    if probe.is_unsatisfiable(reasons[0]) or lengths[0] < low:
         return Never(((pointer, "no string satisfies its length, pattern and format together"),), pointer=pointer)
-    if reason and patterns:
-        findings.add(pointer, "checked", f"the mask cannot hold this pattern at this length: {reason[:100]}")
-        return Text(low, high, (), form, pointer=pointer)
-    return shape
+    findings.add(pointer, "checked", f"the mask cannot hold this pattern at this length: {reasons[0][:100]}")
+    return Text(low, lengths[0], (), form, pointer=pointer)
 
 
 def _format(nodes: Sequence[Schema], pointer: str, places: dict[int, str], findings: Findings) -> str | None:
@@ -87,19 +91,20 @@ def _patterns(nodes: Sequence[Schema], pointer: str, places: dict[int, str], fin
     return tuple(held)
 
 
-def _bound(form: str | None, patterns: tuple[str, ...], pointer: str, findings: Findings) -> int | None:
-    if form or patterns:
-        schema = Text(0, 0, patterns, form).to_schema()
-        del schema["maxLength"]
-        longest = probe.longest_match(schema)
-        if longest is not None:
-            return longest
+def _lengths(low: int, form: str | None) -> tuple[int, ...]:
+    """Where to end a string that nothing ends, the longest first."""
     if form:
-        length = _FORMAT_LENGTHS[form]
-        findings.add(pointer, "closed", f"'{form}' without maxLength: the mask ends it at {length} characters")
-        return length
-    findings.add(pointer, "error", "unbounded: a string without maxLength", "Add maxLength.")
-    return None
+        return (max(low, _FORMAT_LENGTHS[form]),)
+    return tuple(dict.fromkeys(max(low, most) for most in MOST_CHARACTERS))
+
+
+def _own_end(form: str | None, patterns: tuple[str, ...]) -> int | None:
+    """Characters of the longest string that pattern and format allow, or None where they end nowhere near."""
+    if not form and not patterns:
+        return None
+    schema = Text(0, 0, patterns, form).to_schema()
+    del schema["maxLength"]
+    return probe.longest_match(schema)
 
 
 def number(nodes: Sequence[Schema], pointer: str, findings: Findings, *, whole: bool) -> Shape:

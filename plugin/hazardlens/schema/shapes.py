@@ -21,6 +21,10 @@ Measure = Callable[[str], int]
 _BYTES_PER_CHARACTER = 6
 
 
+ENDLESS = 10**9
+"""Stands for the length of what may grow without end."""
+
+
 @dataclass(frozen=True)
 class Shape(ABC):
     """What an answer may look like at one place.
@@ -243,6 +247,57 @@ class AnyOf(Shape):
     def parts(self) -> tuple[Shape, ...]:
         """See `Shape`."""
         return self.options
+
+
+@dataclass(frozen=True, eq=False)
+class Again(Shape):
+    """A shape that is met again inside itself.
+
+    Attributes:
+        name: Its name among those of one answer.
+        target: The shape itself; None only while it is being compiled.
+    """
+
+    name: str
+    target: Shape | None = None
+
+    def to_schema(self) -> dict[str, Any]:
+        """See `Shape`; `mask_schema` holds what it refers to."""
+        return {"$ref": f"#/$defs/{self.name}"}
+
+    def longest(self, measure: Measure) -> int:
+        """See `Shape`."""
+        return ENDLESS
+
+    def set(self, target: Shape) -> None:
+        """Say what the shape is, once that is known."""
+        object.__setattr__(self, "target", target)
+
+    @property
+    def again(self) -> Shape:
+        """The shape itself, once it is known."""
+        if self.target is None:
+            raise ValueError(f"{self.name} is not compiled yet")
+        return self.target
+
+
+def mask_schema(shape: Shape) -> dict[str, Any]:
+    """Plain JSON Schema of a shape, with all that it refers to."""
+    again = [part for part in every_part(shape) if isinstance(part, Again)]
+    defs = {part.name: part.again.to_schema() for part in again}
+    return {**shape.to_schema(), "$defs": defs} if defs else shape.to_schema()
+
+
+def every_part(shape: Shape) -> list[Shape]:
+    """The shape and all that it is made of, each once."""
+    found: dict[int, Shape] = {}
+    work = [shape]
+    while work:
+        part = work.pop()
+        if id(part) not in found:
+            found[id(part)] = part
+            work += [part.again] if isinstance(part, Again) else part.parts()
+    return list(found.values())
 
 
 def _bytes(literal: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hazardlens.schema.shapes import AnyOf, Array, Choice, Never, Number, Object, Shape, Text
+from hazardlens.schema.shapes import Again, AnyOf, Array, Choice, Never, Number, Object, Shape, Text
 from hazardlens.schema.spelling import spell
 
 
@@ -33,6 +33,9 @@ def disjoint(one: Shape, other: Shape) -> bool:
         return all(disjoint(option, other) for option in one.options)
     if isinstance(other, AnyOf):
         return disjoint(other, one)
+    if isinstance(one, Again) or isinstance(other, Again):
+        # What it will be is not known yet.
+        return False
     return _kinds(one).isdisjoint(_kinds(other)) or _are_told_apart(one, other)
 
 

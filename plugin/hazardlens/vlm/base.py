@@ -56,6 +56,7 @@ class View:
         crops_px: Side in pixels of each object's own cut-out, shown in a second picture, or None for no second picture.
         describe_fields: Whether the prompt describes the fields; a VLM that was trained for its schema needs no words.
         blur: Classes whose boxes are made unrecognizable in all pictures.
+        reason_first: Whether the prompt asks for a few words of reasoning ahead of the answer.
     """
 
     longest_side_px: int = 1024
@@ -63,6 +64,7 @@ class View:
     crops_px: int | None = None
     describe_fields: bool = True
     blur: tuple[str, ...] = ()
+    reason_first: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -100,6 +102,7 @@ class Reply:
         enforced: How the form of this reply was held, or None for the VLM's own way.
         fallback: What was asked before in vain, and why, in order.
         reused: Whether this is the answer to an earlier question of exactly the same bytes.
+        reasoning: What it said freely ahead of the answer, or None where it was not to be kept.
     """
 
     text: str
@@ -112,6 +115,7 @@ class Reply:
     confidence: Mapping[str, Confidence] | None = None
     raw: str | None = None
     attempts: int = 1
+    reasoning: str | None = None
     model: str | None = None
     enforced: Enforced | None = None
     fallback: tuple[str, ...] = ()

@@ -18,6 +18,35 @@ from transformers import GenerationConfig, LogitsProcessorList, PreTrainedModel,
 from hazardlens.errors import ConstraintError
 from hazardlens.vlm.mask import MaskSession
 
+_NOT_SET = (None, False)
+_OTHER_MODES: dict[str, tuple[object, ...]] = {
+    "num_beams": (None, 1),
+    "num_return_sequences": (None, 1),
+    "penalty_alpha": (None, 0),
+    "prompt_lookup_num_tokens": _NOT_SET,
+    "assistant_early_exit": _NOT_SET,
+    "dola_layers": _NOT_SET,
+    "guidance_scale": (None, 1),
+}
+"""Settings of transformers' `generate` under which tokens are chosen otherwise, and their values where they are off."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Reasoning:
+    """A free stretch ahead of an answer.
+
+    Attributes:
+        most: Tokens that it may take; the model may end it sooner, by a token that ends an answer.
+        separator: Tokens that are written between it and the answer.
+        tokens: Its tokens so far.
+        is_over: Whether the answer has begun.
+    """
+
+    most: int
+    separator: list[int]
+    tokens: list[int] = field(default_factory=list)
+    is_over: bool = False
+
 
 @dataclass(kw_only=True, slots=True)
 class Decoding:
@@ -34,6 +63,7 @@ class Decoding:
         model_steps: Forward passes so far, the prompt's included.
         complete: Whether the answer is whole.
         cut_at: How many tokens were written when the budget first overruled the model or the tokenizer, or None.
+        reasoning: The free stretch ahead of the answer, or None; its tokens do not count as the answer's.
     """
 
     session: MaskSession
@@ -46,6 +76,17 @@ class Decoding:
     model_steps: int = 0
     complete: bool = False
     cut_at: int | None = None
+    reasoning: Reasoning | None = None
+
+    @property
+    def is_reasoning(self) -> bool:
+        """Whether the free stretch is still going on."""
+        return self.reasoning is not None and not self.reasoning.is_over
+
+    @property
+    def before(self) -> list[int]:
+        """Tokens between the prompt and the answer."""
+        return [*self.reasoning.tokens, *self.reasoning.separator] if self.reasoning else []
 
     @property
     def room(self) -> int:
@@ -55,12 +96,27 @@ class Decoding:
     @property
     def over(self) -> bool:
         """Whether no further token can come."""
-        return self.complete or self.session.finished or self.room <= 0
+        return not self.is_reasoning and (self.complete or self.session.finished or self.room <= 0)
 
     def fits(self, tokens: list[int]) -> bool:
         """Whether the answer can still be completed within the budget once `tokens` are written."""
         # A token is a byte at least, so where the budget holds the longest answer there is nothing to look up.
         return not self.is_bounded or self.session.need_after(tokens) <= self.room - len(tokens)
+
+    def advance(self, scores: torch.Tensor, *, sample: bool) -> list[int]:
+        """Write on by `scores`, shape (1, vocabulary), and return all that was written.
+
+        Raises:
+            ConstraintError: If no token is left to choose.
+        """
+        if self.reasoning is None or self.reasoning.is_over:
+            return self.take(self.pick(scores, sample=sample))
+        new = self.session.without_end([_choose(scores, self.generator, sample=sample)])
+        self.reasoning.tokens += new
+        if new and len(self.reasoning.tokens) < self.reasoning.most:
+            return new
+        self.reasoning.is_over = True
+        return [*new, *self.reasoning.separator, *self.begin()]
 
     def begin(self) -> list[int]:
         """Append what the answer begins with, and return it.
@@ -145,13 +201,12 @@ def jump_forward(
         Prompt and answer, shape (1, tokens).
 
     Raises:
-        ConstraintError: For more than one row, for beams, or if no token is left to choose.
+        ConstraintError: For more than one row, for beams and other modes of the kind, or if no token is left to choose.
         TimeoutError: If the deadline passes.
     """
-    if input_ids.shape[0] != 1 or generation_config.num_beams not in (None, 1):
-        raise ConstraintError("masked decoding takes one sequence at a time, without beams")
+    _check_mode(input_ids, generation_config)
     device = input_ids.device
-    new = decoding.begin()
+    new = [] if decoding.is_reasoning else decoding.begin()
     ids = _append(input_ids, new)
     model_kwargs = _extend(model, {}, model_kwargs, len(new))
     decoding.check_time()
@@ -160,7 +215,7 @@ def jump_forward(
     while not decoding.over:
         logits = outputs.logits[:, -1].to(copy=True, dtype=torch.float32, device=device)
         scores = logits_processor(ids, logits)
-        new = decoding.take(decoding.pick(scores, sample=bool(generation_config.do_sample)))
+        new = decoding.advance(scores, sample=bool(generation_config.do_sample))
         ids = _append(ids, new)
         if decoding.over:
             break
@@ -170,6 +225,16 @@ def jump_forward(
         outputs = model(**inputs, return_dict=True)
         decoding.model_steps += 1
     return ids
+
+
+def _check_mode(input_ids: torch.Tensor, config: GenerationConfig) -> None:
+    """Refuse what would leave the mask behind: several rows, or tokens that the loop does not choose one by one."""
+    asked = {name: getattr(config, name, None) for name in _OTHER_MODES}
+    wrong = [f"{name}={value}" for name, value in asked.items() if value not in _OTHER_MODES[name]]
+    if input_ids.shape[0] != 1:
+        wrong.insert(0, f"{input_ids.shape[0]} rows")
+    if wrong:
+        raise ConstraintError(f"masked decoding takes one sequence at a time, token by token, not {', '.join(wrong)}")
 
 
 def _append(ids: torch.Tensor, tokens: list[int]) -> torch.Tensor:

@@ -23,11 +23,14 @@ from hazardlens.resources import model_source
 from hazardlens.schema import GroundedSchema
 from hazardlens.vlm.base import Question, Reply, Shown, View, Vlm
 from hazardlens.vlm.calibration import tempered
-from hazardlens.vlm.decode import Decoding, jump_forward
+from hazardlens.vlm.decode import Decoding, Reasoning, jump_forward
 from hazardlens.vlm.exact import exact_choices
 from hazardlens.vlm.loading import Quantization, load_model, load_processor
 from hazardlens.vlm.mask import MaskFactory, MaskProcessor
 
+_SEPARATOR = b"\n\n"
+_NEXT_TRY = 2**40
+"""What lies between the seeds of two tries; no video has as many frames."""
 CONFIDENCE_TEMPERATURE = "hazardlens_confidence_temperature"
 """Key of a model's `config.json`."""
 
@@ -49,6 +52,11 @@ class LocalVlm(Vlm):
         timeout_s: Wall time that one answer may take in seconds, or None.
         exact_confidence: Whether the model's own probability of each value of a choice is found too, by one more
             forward pass for each choice.
+        answer_tries: Most times to ask where an answer satisfies the mask, but not what is only checked; from the
+            second on it is sampled.
+        reasoning_tokens: Tokens of free text that the model may write ahead of the answer; 0 for none. They do not
+            count as the answer's.
+        keep_reasoning: Whether that text is given in the reply.
         view: How it is shown its questions.
         trust_remote_code: Whether code that comes with the model may run.
         revision: Revision on the hub, or None.
@@ -74,16 +82,22 @@ class LocalVlm(Vlm):
         seed: int = 0,
         timeout_s: float | None = None,
         exact_confidence: bool = False,
+        answer_tries: int = 3,
+        reasoning_tokens: int = 0,
+        keep_reasoning: bool = False,
         view: View = Vlm.view,
         trust_remote_code: bool = False,
         revision: str | None = None,
     ) -> None:
         model = model_source(model)
         self.name = Path(model).resolve().name if Path(model).is_dir() else str(model)
-        self.view = view
+        self.view = replace(view, reason_first=reasoning_tokens > 0)
         self.max_new_tokens = max_new_tokens
         self._timeout_s = timeout_s
         self._exact_confidence = exact_confidence
+        self._answer_tries = answer_tries
+        self._reasoning_tokens = reasoning_tokens
+        self._keep_reasoning = keep_reasoning
         self._seed = seed
         self._lock = threading.Lock()
         self._decoding: Decoding | None = None
@@ -97,12 +111,14 @@ class LocalVlm(Vlm):
                 for layer in layers:
                     layer.register_forward_pre_hook(self._look_up)
         self._sampling = _sampling(self._model, temperature, top_k, top_p)
+        self._retrying = _sampling(self._model, temperature or 1.0, top_k, top_p)
         self._masks = MaskFactory(
             self._processor.tokenizer,
             vocab_rows=_output_rows(self._model),
             eos_token_ids=_end_token_ids(self._model, self._processor.tokenizer),
         )
-        self._sampling.eos_token_id = _end_token_ids(self._model, self._processor.tokenizer)
+        for config in (self._sampling, self._retrying):
+            config.eos_token_id = _end_token_ids(self._model, self._processor.tokenizer)
 
     def prepare(self, schema: GroundedSchema) -> None:
         """Compile the mask for `schema`, and see that the token budget is enough for every answer.
@@ -125,26 +141,46 @@ class LocalVlm(Vlm):
         """
         with self._lock:
             inputs = self.inputs(shown)
-            longest = question.schema.longest_bytes
-            budget = longest if self.max_new_tokens is None else min(self.max_new_tokens, longest)
-            decoding = Decoding(
-                session=self._masks.session(question.schema),
-                generator=torch.Generator().manual_seed(self._seed + question.frame.index),
-                max_new_tokens=budget,
-                is_bounded=budget < longest,
-                deadline=None if self._timeout_s is None else time.monotonic() + self._timeout_s,
-                stop=stop,
-            )
-            self.decode(inputs, decoding)
+            deadline = None if self._timeout_s is None else time.monotonic() + self._timeout_s
+            steps = 0
+            for attempt in range(1, self._answer_tries + 1):
+                decoding = self._decoding_of(question, attempt, deadline, stop)
+                self.decode(inputs, decoding, sampling=self._sampling if attempt == 1 else self._retrying)
+                steps += decoding.model_steps
+                text = self._masks.text(decoding.tokens)
+                if question.schema.takes(text):
+                    break
             confidence = self._confidence(inputs, decoding)
             return Reply(
-                text=self._masks.text(decoding.tokens),
+                text=text,
                 extra_passes=len(confidence) if self._exact_confidence else 0,
                 confidence=confidence,
                 input_tokens=int(inputs["input_ids"].shape[-1]),
                 output_tokens=len(decoding.tokens),
-                model_steps=decoding.model_steps,
+                model_steps=steps,
+                reasoning=self._kept(decoding),
+                attempts=attempt,
             )
+
+    def _decoding_of(self, question: Question, attempt: int, deadline: float | None, stop: threading.Event) -> Decoding:
+        schema = question.schema
+        budget, is_bounded = schema.token_budget(self.max_new_tokens, lambda: self._masks.shortest_tokens(schema))
+        seed = self._seed + question.frame.index + (attempt - 1) * _NEXT_TRY
+        separator = self._masks.write(_SEPARATOR)
+        return Decoding(
+            session=self._masks.session(schema),
+            generator=torch.Generator().manual_seed(seed),
+            max_new_tokens=budget,
+            is_bounded=is_bounded,
+            deadline=deadline,
+            stop=stop,
+            reasoning=Reasoning(most=self._reasoning_tokens, separator=separator) if self._reasoning_tokens else None,
+        )
+
+    def _kept(self, decoding: Decoding) -> str | None:
+        if not self._keep_reasoning or decoding.reasoning is None:
+            return None
+        return self._masks.text(decoding.reasoning.tokens)
 
     def _confidence(self, inputs: BatchFeature, decoding: Decoding) -> dict[str, Confidence]:
         verdicts = decoding.session.verdicts
@@ -155,7 +191,8 @@ class LocalVlm(Vlm):
             decoding.check_time()
             written, rests = verdicts.begun[pointer]
             values = {value: self._masks.write(rest) for value, rest in rests.items()}
-            exact = exact_choices(self._model, inputs, decoding.tokens[:written], values)
+            before = [*decoding.before, *decoding.tokens[:written]]
+            exact = exact_choices(self._model, inputs, before, values)
             made[pointer] = replace(own, exact=exact)
         return made
 
@@ -181,12 +218,27 @@ class LocalVlm(Vlm):
         return inputs.to(self._model.device, dtype=self._model.dtype)
 
     def decode(
-        self, inputs: BatchFeature, decoding: Decoding, *, preferences: LogitsProcessorList | None = None
+        self,
+        inputs: BatchFeature,
+        decoding: Decoding,
+        *,
+        preferences: LogitsProcessorList | None = None,
+        sampling: GenerationConfig | None = None,
     ) -> None:
-        """Decode one answer; `preferences` change the model's logits before they are masked."""
-        processors = LogitsProcessorList([*(preferences or []), MaskProcessor(decoding.session)])
-        config = copy.copy(self._sampling)
+        """Decode one answer.
+
+        Args:
+            inputs: The model's inputs.
+            decoding: Where the answer goes.
+            preferences: Change the model's logits before they are masked.
+            sampling: How to choose tokens, or None for the model's settings.
+        """
+        mask = MaskProcessor(decoding.session, free=lambda: self._masks.free_text if decoding.is_reasoning else None)
+        processors = LogitsProcessorList([*(preferences or []), mask])
+        config = copy.copy(sampling or self._sampling)
         config.max_new_tokens = decoding.max_new_tokens
+        if decoding.reasoning:
+            config.max_new_tokens += decoding.reasoning.most + len(decoding.reasoning.separator)
         self._decoding = decoding
         try:
             with torch.inference_mode():

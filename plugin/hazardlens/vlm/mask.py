@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import torch
@@ -13,10 +13,11 @@ from transformers import LogitsProcessor, PreTrainedTokenizerFast
 
 from hazardlens.errors import ConstraintError, SchemaError, WeightsError
 from hazardlens.schema import GroundedSchema
-from hazardlens.schema.closing import Closing
+from hazardlens.schema.closing import Following
 from hazardlens.vlm.confidence import Verdicts
 
 _COMPILED_AT_MOST = 64
+_PLACES_AT_MOST = 50_000
 _NO_TEXT = b"\xff"
 """Stands for the end of an answer; no text holds this byte."""
 
@@ -34,7 +35,7 @@ class MaskSession:
         verdicts: How sure the model is of each choice that it made so far.
     """
 
-    def __init__(self, matcher: LLMatcher, closing: Closing, words: LLTokenizer, ends: frozenset[int]) -> None:
+    def __init__(self, matcher: LLMatcher, closing: Following, words: LLTokenizer, ends: frozenset[int]) -> None:
         self._ends = ends
         self.verdicts = Verdicts()
         self._matcher = matcher
@@ -131,10 +132,15 @@ class MaskProcessor(LogitsProcessor):  # type: ignore[misc]  # transformers is n
 
     As a `LogitsProcessor` it runs after penalties and before temperature and top-k/p, so sampling renormalises what the
     mask leaves.
+
+    Args:
+        session: The mask of one answer.
+        free: Gives what may be written while the model reasons freely, shape (vocabulary,), else None; None for never.
     """
 
-    def __init__(self, session: MaskSession) -> None:
+    def __init__(self, session: MaskSession, *, free: Callable[[], torch.Tensor | None] | None = None) -> None:
         self._session = session
+        self._free = free
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Mask `scores`, shape (1, vocabulary).
@@ -142,13 +148,14 @@ class MaskProcessor(LogitsProcessor):  # type: ignore[misc]  # transformers is n
         Raises:
             ConstraintError: If the mask is narrower than the logits, for more than one row, or if nothing is left.
         """
-        allowed = self._session.allowed().to(scores.device)
+        freely = self._free() if self._free else None
+        allowed = (self._session.allowed() if freely is None else freely).to(scores.device)
         if scores.shape != (1, len(allowed)):
             raise ConstraintError(f"logits: expected shape (1, {len(allowed)}), got {tuple(scores.shape)}")
         masked = scores.masked_fill(~allowed, -torch.inf)
         if not torch.isfinite(masked.max()):
             raise ConstraintError("the model gave no finite logit to any token that the mask allows")
-        if self._session.is_deciding:
+        if freely is None and self._session.is_deciding:
             self._session.verdicts.mask_mass = float((masked.logsumexp(-1) - scores.logsumexp(-1)).exp())
         return masked
 
@@ -173,7 +180,12 @@ class MaskFactory:
             )
         self._tokenizer: LLTokenizer = from_tokenizer(tokenizer, n_vocab=vocab_rows, eos_token=list(eos_token_ids))
         self._ends = frozenset(eos_token_ids)
-        self._compiled: OrderedDict[Hashable, tuple[LLMatcher, Closing]] = OrderedDict()
+        self._text = torch.zeros(vocab_rows, dtype=torch.bool)
+        self._text[: min(len(tokenizer), vocab_rows)] = True
+        special = [token for token, added in tokenizer.added_tokens_decoder.items() if added.special]
+        self._text[[token for token in special if token < vocab_rows]] = False
+        self._text[list(eos_token_ids)] = True
+        self._compiled: OrderedDict[Hashable, tuple[LLMatcher, Following]] = OrderedDict()
 
     def session(self, schema: GroundedSchema) -> MaskSession:
         """A fresh mask for one answer.
@@ -184,6 +196,11 @@ class MaskFactory:
         matcher, closing = self._ready(schema)
         return MaskSession(matcher.deep_copy(), closing, self._tokenizer, self._ends)
 
+    @property
+    def free_text(self) -> torch.Tensor:
+        """Tokens of text and those that end it, shape (vocabulary,), bool; no control or image tokens."""
+        return self._text
+
     def shortest_tokens(self, schema: GroundedSchema) -> int:
         """Least token budget at which every answer is complete, as of `GroundedSchema.shortest_tokens`.
 
@@ -193,14 +210,19 @@ class MaskFactory:
         closing = self._ready(schema)[1]
         return closing.need(closing.start).tokens
 
-    def _ready(self, schema: GroundedSchema) -> tuple[LLMatcher, Closing]:
+    def _ready(self, schema: GroundedSchema) -> tuple[LLMatcher, Following]:
         if schema.key not in self._compiled:
             closing = schema.closing(self.count_tokens)
             self._compiled[schema.key] = self._compile(schema), closing
             if len(self._compiled) > _COMPILED_AT_MOST:
                 self._compiled.popitem(last=False)
         self._compiled.move_to_end(schema.key)
-        return self._compiled[schema.key]
+        matcher, closing = self._compiled[schema.key]
+        if closing.size > _PLACES_AT_MOST:
+            # Answers that may nest or go on without end have places without end.
+            closing = schema.closing(self.count_tokens)
+            self._compiled[schema.key] = matcher, closing
+        return matcher, closing
 
     def _compile(self, schema: GroundedSchema) -> LLMatcher:
         grammar = schema.grammar()

@@ -14,6 +14,7 @@ from hazardlens.vlm.blurring import blurred
 from hazardlens.vlm.crops import crop_sheet, sheet_columns
 
 _MARK_COLOUR = (255, 214, 0)
+_REASON = "First say in plain words what you see and what follows from it. Then give the answer."
 _CROPS = "The second picture shows these objects one by one, row by row in the order of their ids."
 
 
@@ -31,6 +32,8 @@ def prompt_text(question: Question, view: View) -> str:
     ]
     if question.context.strip():
         parts.append(f"About this site: {question.context.strip()}")
+    if view.reason_first:
+        parts.append(_REASON)
     if view.describe_fields:
         parts.append(question.fields.describe())
     size_wh, crops = question.frame.size_wh, view.crops_px is not None

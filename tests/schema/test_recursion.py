@@ -1,0 +1,82 @@
+"""Schemas that hold themselves: held by the mask at any depth, judged, described, and closed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jsonschema
+import pytest
+
+from hazardlens.errors import SchemaError
+from hazardlens.schema import AnswerError, FieldSchema, probe
+from tests.random_schema import RECURSIVE
+
+Load = Callable[..., FieldSchema]
+CASES: list[tuple[str, list[str], list[str]]] = [
+    ("tree", ['{"name": "a"}', '{"name": "a", "left": {"name": "bc", "left": {"name": "a"}}}'], ['{"left": {}}', "{}"]),
+    ("nest", ["[]", "[[], [[[]]]]"], ["[[], [], [], [], []]", "[[1]]", "["]),
+    ("sum", ["7", '{"a": {"a": "x"}, "b": {"a": 1}}', '{"a": {"a": 2}, "c": 1}'], ['{"b": 1}', '{"a": "q"}']),
+    ("both", ["null", '[{"in": null}, {"name": "a", "in": [{"in": null}]}]'], ["[]", '[{"name": "a"}]']),
+]
+
+
+@pytest.mark.parametrize(("name", "good", "bad"), CASES)
+def test_mask_check_and_plain_document_agree(one_field: Load, name: str, good: list[str], bad: list[str]) -> None:
+    grounded = one_field({"$ref": f"#/$defs/{name}"}, **{"$defs": RECURSIVE}).ground(0)
+    assert grounded.longest_bytes is None
+    closing = grounded.closing(len)
+    for text in good:
+        answer = f'{{"x": {text}}}'
+        assert probe.accepts(grounded.grammar(), answer), text
+        jsonschema.validate(grounded.parse(answer), grounded.document)
+        assert closing.need(closing.follow(closing.start, answer.encode())).tokens == 0
+    for text in bad:
+        assert not probe.accepts(grounded.grammar(), f'{{"x": {text}}}'), text
+        with pytest.raises(AnswerError):
+            grounded.parse(f'{{"x": {text}}}')
+
+
+SHORTEST = {"tree": '{"name": "bc"}', "nest": "[]", "sum": '{"a": "yz"}', "both": "null"}
+
+
+@pytest.mark.parametrize(("name", "text"), SHORTEST.items())
+def test_the_least_budget_is_that_of_the_shortest_way_out(one_field: Load, name: str, text: str) -> None:
+    grounded = one_field({"$ref": f"#/$defs/{name}"}, **{"$defs": RECURSIVE}).ground(0)
+    assert grounded.shortest_tokens(len) == len(f'{{"x": {text}}}')
+
+
+def test_a_way_that_shares_its_beginning_with_a_shorter_one_does_not_hide_it(one_field: Load) -> None:
+    grounded = one_field({"$ref": "#/$defs/sum"}, **{"$defs": RECURSIVE}).ground(0)
+    closing = grounded.closing(len)
+    place = closing.follow(closing.start, b'{"x": {"a": {"a": {"a": ')
+    assert closing.need(place).tokens == len('"yz"}' + 2 * ', "b": {"a": "yz"}}' + "}")
+
+
+def test_what_can_never_end_is_left_out_where_it_may_be_and_refused_where_it_must_not() -> None:
+    endless = {"type": "object", "properties": {"more": {"$ref": "#/$defs/e"}}, "required": ["more"]}
+    document: dict[str, Any] = {
+        "type": "object",
+        "properties": {
+            "a": {"type": "boolean"},
+            "b": {"$ref": "#/$defs/e"},
+            "c": {"anyOf": [{"$ref": "#/$defs/e"}, {"type": "null"}]},
+            "d": {"type": "array", "items": {"$ref": "#/$defs/e"}, "maxItems": 2},
+        },
+        "required": ["a", "c", "d"],
+        "additionalProperties": False,
+        "$defs": {"e": {**endless, "additionalProperties": False}},
+    }
+    schema = FieldSchema.load(document)
+    assert ("/$defs/e/properties/more/$ref", "note") in {(one.pointer, one.level) for one in schema.findings}
+    grammar = schema.ground(0).grammar()
+    assert probe.accepts(grammar, '{"a": true, "c": null, "d": []}')
+    assert not probe.accepts(grammar, '{"a": true, "c": null, "d": [{"more": {}}]}')
+    with pytest.raises(SchemaError, match="/\\$defs/e/properties/more/\\$ref: never satisfiable: it requires itself"):
+        FieldSchema.load({**document, "required": ["b"]})
+
+
+def test_it_is_described_once(one_field: Load) -> None:
+    text = one_field({"$ref": "#/$defs/tree"}, **{"$defs": RECURSIVE}).describe()
+    assert text.count("left") == 1
+    assert "left (object), made as above" in text
+    nest = one_field({"$ref": "#/$defs/nest"}, **{"$defs": RECURSIVE}).describe()
+    assert nest.count("list") < 6
