@@ -161,6 +161,25 @@ def test_choices_and_expressions_reach_the_servers_that_take_them() -> None:
     assert "/properties/text: the regular expression" in nearest.checked
 
 
+@pytest.mark.parametrize(
+    ("written", "takers"),
+    [
+        ({"gbnf": 'root ::= "AB" [0-9]'}, ("vllm", "llama.cpp")),
+        ({"lark": 'start: "AB" /[0-9]/'}, ("vllm",)),
+    ],
+)
+def test_a_grammar_reaches_the_servers_that_take_it_as_it_was_written(
+    written: dict[str, str], takers: tuple[str, ...]
+) -> None:
+    schema = FieldSchema.load(written).ground(0)
+    (text,) = written.values()
+    for name in ("vllm", "llama.cpp", "openai"):
+        made = wire(schema, dialect(name), "chat.completions")
+        assert (text in json.dumps(made.arguments).encode().decode("unicode_escape")) == (name in takers)
+        assert any("the grammar" in reason for reason in made.checked) == (name not in takers)
+    assert schema.parse("AB7") == {"text": "AB7"}
+
+
 def test_too_large_a_schema_is_an_error() -> None:
     tight = replace(dialect("openai"), limits=Limits(properties=20, depth=10, enum_values=1_000, characters=120_000))
     wire(HAZARD.ground(10), tight, "responses")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hazardlens.schema import GroundedSchema
-from hazardlens.schema.bare import Choices, GroundedText, Pattern
+from hazardlens.schema.bare import Choices, GroundedText, Pattern, Written
 from hazardlens.vlm.remote.dialects import Api, Dialect
 from hazardlens.vlm.remote.forms import form_for
 
@@ -44,8 +44,9 @@ def wire(schema: GroundedSchema, dialect: Dialect, api: Api) -> Wired:
     form = form_for(schema, dialect)
     arguments = arguments_for(form.document, dialect, api)
     checked = ("/: everything",) if dialect.wire(api) in ("none", "json_object") else form.checked
-    if isinstance(schema, GroundedText) and isinstance(schema.bare, Pattern) and arguments:
-        checked = (*checked, f"/properties/{schema.bare.field}: the regular expression")
+    if isinstance(schema, GroundedText) and not isinstance(schema.bare, Choices) and arguments:
+        what = "the regular expression" if isinstance(schema.bare, Pattern) else "the grammar"
+        checked = (*checked, f"/properties/{schema.bare.field}: {what}")
     document = json.dumps(form.document, ensure_ascii=False, separators=(",", ":"))
     told = f"Answer with one JSON object and nothing else. It must satisfy this JSON Schema:\n{document}"
     return Wired(arguments=arguments, told=told, checked=checked)
@@ -111,6 +112,10 @@ def _text_arguments(schema: GroundedText, dialect: Dialect) -> dict[str, Any] | 
             return {"extra_body": {"structured_outputs": {"choice": list(bare.labels)}}}
         case "structured_outputs", Pattern():
             return {"extra_body": {"structured_outputs": {"regex": bare.regex}}}
+        case "structured_outputs", Written():
+            return {"extra_body": {"structured_outputs": {"grammar": bare.text}}}
+        case "gbnf", Written(kind="gbnf"):
+            return {"extra_body": {"grammar": bare.text}}
         case "gbnf", Choices():
             options = " | ".join(json.dumps(label, ensure_ascii=False) for label in bare.labels)
             return {"extra_body": {"grammar": f"root ::= {options}"}}
