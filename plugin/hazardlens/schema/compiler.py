@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from hazardlens.schema import scalars
@@ -28,13 +28,23 @@ class Compiler:
         places: JSON pointer of each subschema by its `id()`; the documents keep them alive.
         findings: Where findings are noted.
         references: JSON pointers of the references in the documents.
+        done: Shapes of subschemas that are known already.
+
+    Attributes:
+        done: The same with those that were compiled since, by `id()` of the subschemas that apply together.
     """
 
-    def __init__(self, places: dict[int, str], findings: Findings, references: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        places: dict[int, str],
+        findings: Findings,
+        references: Collection[str] = (),
+        done: Mapping[tuple[int, ...], Shape] | None = None,
+    ) -> None:
         self.places = places
         self.references = references
         self.findings = findings
-        self._done: dict[tuple[int, ...], Shape] = {}
+        self.done: dict[tuple[int, ...], Shape] = {**(done or {})}
         self._open: dict[tuple[int, ...], Again | None] = {}
         self._links = 0
         self._dead: dict[str, None] = {}
@@ -65,13 +75,13 @@ class Compiler:
             )
         if key in self._open:
             return self._link(key, pointer)
-        if key not in self._done:
+        if key not in self.done:
             self._open[key] = None
-            self._done[key] = self._combined(nodes, self._place(nodes, pointer))
+            self.done[key] = self._combined(nodes, self._place(nodes, pointer))
             link = self._open.pop(key)
             if link is not None:
-                link.set(self._done[key])
-        return self._done[key]
+                link.set(self.done[key])
+        return self.done[key]
 
     def _link(self, key: tuple[int, ...], pointer: str) -> Again:
         link = self._open[key]

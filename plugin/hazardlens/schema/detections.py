@@ -82,8 +82,14 @@ def grounded_places(document: Schema, root: Schema, item: Schema, places: dict[i
     return found
 
 
-def ground(root: Schema, item: Schema, count: int) -> Schema:
+def ground(root: Schema, item: Schema, count: int, entries: list[Schema] | None = None) -> Schema:
     """The document for a frame with `count` detections asked about, whose ids are 0..count-1.
+
+    Args:
+        root: The resolved document.
+        item: The schema of one entry.
+        count: Number of detections.
+        entries: The schemas of entries 0, 1, ... that were made before; it is prolonged.
 
     Raises:
         SchemaError: The schema itself does not allow so many, or so few.
@@ -95,17 +101,17 @@ def ground(root: Schema, item: Schema, count: int) -> Schema:
             f"/properties/detections: the schema does not allow {count} detections",
             help="Take minItems, maxItems and bounds of id out: the number of detections follows from the frame.",
         )
-    properties = {**root["properties"], DETECTIONS: _grounded(listed, item, count)}
+    properties = {**root["properties"], DETECTIONS: _grounded(listed, item, count, [] if entries is None else entries)}
     required = dict.fromkeys([*root.get("required", []), DETECTIONS])
     return {**root, "properties": properties, "required": list(required)}
 
 
-def _grounded(listed: Schema, item: Schema, count: int) -> dict[str, Any]:
+def _grounded(listed: Schema, item: Schema, count: int, entries: list[Schema]) -> dict[str, Any]:
     kept = {key: value for key, value in listed.items() if key not in _REPLACED}
     if count == 0:
         return {**kept, "type": "array", "maxItems": 0}
-    entries = [_entry(item, index) for index in range(count)]
-    return {**kept, "type": "array", "prefixItems": entries, "items": False, "minItems": count}
+    entries += [_entry(item, index) for index in range(len(entries), count)]
+    return {**kept, "type": "array", "prefixItems": entries[:count], "items": False, "minItems": count}
 
 
 def _entry(item: Schema, index: int) -> dict[str, Any]:

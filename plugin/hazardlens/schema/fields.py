@@ -14,7 +14,7 @@ from hazardlens.schema.bare import GroundedText, as_document, read_bare
 from hazardlens.schema.compiler import Compiler
 from hazardlens.schema.describe import choices, describe
 from hazardlens.schema.findings import Finding, Findings
-from hazardlens.schema.grounded import GroundedSchema
+from hazardlens.schema.grounded import GroundedSchema, KnownShapes
 from hazardlens.schema.load import read_document
 from hazardlens.schema.resolve import Resolver
 from hazardlens.schema.shapes import Never, Object, Shape, mask_schema
@@ -68,6 +68,8 @@ class FieldSchema:
             self._check_shape(resolver, findings)
         findings.raise_errors(name)
         self.findings: tuple[Finding, ...] = findings.benign()
+        self._entries: list[dict[str, Any]] = []
+        self._known = KnownShapes(self._entries)
         self._grounded = lru_cache(maxsize=_CACHED_GROUNDINGS)(self._ground)
 
     @classmethod
@@ -136,8 +138,10 @@ class FieldSchema:
     def _ground(self, n: int) -> GroundedSchema:
         if self._bare is not None:
             return GroundedText((self._digest, n), self._root, self._bare)
-        document = detections.ground(self._root, self._item, n) if self._item else self._root
-        return GroundedSchema((self._digest, n), document, n)
+        if self._item is None:
+            return GroundedSchema((self._digest, n), self._root, n)
+        document = detections.ground(self._root, self._item, n, self._entries)
+        return GroundedSchema((self._digest, n), document, n, self._known)
 
     def _check_shape(self, resolver: Resolver, findings: Findings) -> None:
         places = resolver.places

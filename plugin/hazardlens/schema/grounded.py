@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,7 @@ from hazardlens.schema.circles import referenced
 from hazardlens.schema.closing import Closing, Following
 from hazardlens.schema.compiler import Compiler
 from hazardlens.schema.findings import Findings
-from hazardlens.schema.shapes import ENDLESS, Shape, mask_schema
+from hazardlens.schema.shapes import ENDLESS, Again, Shape, every_part, mask_schema
 from hazardlens.schema.spelling import read_strict
 from hazardlens.schema.validation import answer_errors, validator_for
 
@@ -26,6 +26,26 @@ class AnswerError(ValueError):
     """An answer that is not what the schema asks for; the message says why."""
 
 
+class KnownShapes:
+    """Shapes of the entries of detections, which are the same in every frame.
+
+    Args:
+        entries: Their schemas; it may grow.
+    """
+
+    def __init__(self, entries: Sequence[dict[str, Any]]) -> None:
+        self._entries = entries
+        self.shapes: dict[tuple[int, ...], Shape] = {}
+
+    def learn(self, compiler: Compiler) -> None:
+        """Keep what a compiler made of entries that do not lead back to what they stand in."""
+        for entry in self._entries[len(self.shapes) :]:
+            shape = compiler.done.get((id(entry),))
+            if shape is None or any(isinstance(part, Again) for part in every_part(shape)):
+                break
+            self.shapes[id(entry),] = shape
+
+
 class GroundedSchema:
     """What an answer about one frame must look like.
 
@@ -35,13 +55,17 @@ class GroundedSchema:
         key: Equal for schemas of equal shape, and hashable.
         document: The schema, grounded and resolved; it may go in circles.
         count: Number of detections that it is grounded to.
+        known: Shapes of its entries, or None where it has none.
 
     Attributes:
         key: See above.
         count: See above.
     """
 
-    def __init__(self, key: tuple[str, int], document: dict[str, Any], count: int) -> None:
+    def __init__(
+        self, key: tuple[str, int], document: dict[str, Any], count: int, known: KnownShapes | None = None
+    ) -> None:
+        self._known = known
         self.key = key
         self.count = count
         self._resolved = document
@@ -155,4 +179,8 @@ class GroundedSchema:
 
     @cached_property
     def _shape(self) -> Shape:
-        return Compiler({}, Findings()).whole(self._resolved)
+        compiler = Compiler({}, Findings(), done={} if self._known is None else self._known.shapes)
+        shape = compiler.whole(self._resolved)
+        if self._known is not None:
+            self._known.learn(compiler)
+        return shape

@@ -225,11 +225,7 @@ class MaskFactory:
         return matcher, closing
 
     def _compile(self, schema: GroundedSchema) -> LLMatcher:
-        grammar = schema.grammar()
-        failed, messages = LLMatcher.validate_grammar_with_warnings(grammar, self._tokenizer)
-        if failed:
-            raise SchemaError(f"the schema cannot be compiled for {schema.count} detections: {messages[0]}")
-        matcher = LLMatcher(self._tokenizer, grammar, log_level=0)
+        matcher = LLMatcher(self._tokenizer, schema.grammar(), log_level=0)
         matcher.compute_ff_tokens()
         matcher.compute_bitmask()
         if matcher.is_error():
