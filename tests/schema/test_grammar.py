@@ -152,7 +152,7 @@ def parts() -> st.SearchStrategy[str]:
     )
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(start=parts(), x=parts(), y=parts())
 def test_random_grammars_take_what_another_parser_takes(start: str, x: str, y: str) -> None:
     text = f"start: {start}\nx: {x}\ny: {y}\n"
