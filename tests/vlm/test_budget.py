@@ -148,3 +148,31 @@ def test_every_answer_of_a_grammar_is_complete_at_any_budget(masks: MaskFactory,
     for margin in (0, 2, 40):
         for seed in range(2):
             check(masks, {"lark": text}, margin, seed, sample=bool(seed % 2))
+
+
+@pytest.mark.parametrize("document", [{"choices": ["fire", "fired"]}, {"lark": 'start: "fire" "d"?'}])
+def test_at_the_least_budget_an_answer_that_others_begin_with_can_still_be_given(
+    masks: MaskFactory, document: dict[str, Any]
+) -> None:
+    schema = FieldSchema.load(document).ground(0)
+    wanted = [*masks.write(b"fire"), *masks._ends]
+    decoding = start(masks, schema, masks.shortest_tokens(schema))
+
+    def prefer(tokens: list[int]) -> torch.Tensor:
+        scores = torch.zeros(1, ROWS)
+        scores[0, wanted[len(tokens)]] = 9
+        return scores
+
+    write(decoding, prefer, sample=False)
+    assert decoding.complete
+    assert masks.text(decoding.tokens) == "fire"
+
+
+def test_an_answer_that_may_be_empty_can_be_empty_at_the_least_budget(masks: MaskFactory) -> None:
+    schema = FieldSchema.load({"gbnf": 'root ::= "a" |'}).ground(0)
+    decoding = start(masks, schema, masks.shortest_tokens(schema))
+    (end,) = masks._ends
+    write(decoding, lambda _: torch.zeros(1, ROWS).index_fill(1, torch.tensor([end]), 9.0), sample=False)
+    assert decoding.complete
+    assert masks.text(decoding.tokens) == ""
+    assert schema.parse("") == {"text": ""}

@@ -101,7 +101,9 @@ class Decoding:
     def fits(self, tokens: list[int]) -> bool:
         """Whether the answer can still be completed within the budget once `tokens` are written."""
         # A token is a byte at least, so where the budget holds the longest answer there is nothing to look up.
-        return not self.is_bounded or self.session.need_after(tokens) <= self.room - len(tokens)
+        # What ends the answer is allowed only where it is complete, and takes no room.
+        is_free = not self.is_bounded or not self.session.without_end(tokens)
+        return is_free or self.session.need_after(tokens) <= self.room - len(tokens)
 
     def advance(self, scores: torch.Tensor, *, sample: bool) -> list[int]:
         """Write on by `scores`, shape (1, vocabulary), and return all that was written.
