@@ -9,6 +9,7 @@ import pytest
 
 from hazardlens.errors import PipelineError, SchemaError
 from hazardlens.schema import FieldSchema, GroundedSchema
+from hazardlens.schema.bare import GroundedText, Pattern
 from hazardlens.testing import small_instance
 from hazardlens.vlm.remote.dialects import DIALECTS, Dialect, Limits, dialect
 from hazardlens.vlm.remote.forms import form_for, size_of
@@ -159,6 +160,20 @@ def test_choices_and_expressions_reach_the_servers_that_take_them() -> None:
     nearest = wire(regex, dialect("openai"), "chat.completions")
     assert documents(nearest.arguments)[0]["properties"]["text"] == {"type": "string"}
     assert "/properties/text: the regular expression" in nearest.checked
+
+
+class Written(Pattern):
+    """A grammar as a user writes it; only what goes over the wire counts here."""
+
+    kind, text = "gbnf", 'root ::= "a" | "b"'
+
+
+def test_grammars_reach_the_servers_that_take_them() -> None:
+    grounded = GroundedText(("grammar", 0), FieldSchema.load({"regex": "a|b"}).ground(0).document, Written("a|b", 1))
+    of = {name: wire(grounded, dialect(name), "responses") for name in DIALECTS}
+    assert of["llama.cpp"].arguments == {"extra_body": {"grammar": Written.text}}
+    assert documents(of["openai"].arguments)[0]["properties"]["text"] == {"type": "string"}
+    assert "/properties/text: the regular expression" in of["openai"].checked
 
 
 def test_too_large_a_schema_is_an_error() -> None:

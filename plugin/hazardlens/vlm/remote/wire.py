@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hazardlens.schema import GroundedSchema
-from hazardlens.schema.bare import Choices, GroundedText, Pattern
+from hazardlens.schema.bare import Bare, Choices, GroundedText, Pattern
 from hazardlens.vlm.remote.dialects import Api, Dialect
 from hazardlens.vlm.remote.forms import form_for
 
@@ -44,8 +44,9 @@ def wire(schema: GroundedSchema, dialect: Dialect, api: Api) -> Wired:
     form = form_for(schema, dialect)
     arguments = arguments_for(form.document, dialect, api)
     checked = ("/: everything",) if dialect.wire(api) in ("none", "json_object") else form.checked
-    if isinstance(schema, GroundedText) and isinstance(schema.bare, Pattern) and arguments:
-        checked = (*checked, f"/properties/{schema.bare.field}: the regular expression")
+    if isinstance(schema, GroundedText) and not isinstance(schema.bare, Choices):
+        what = "the regular expression" if isinstance(schema.bare, Pattern) else "the grammar"
+        checked = (*checked, f"/properties/{schema.bare.field}: {what}")
     document = json.dumps(form.document, ensure_ascii=False, separators=(",", ":"))
     told = f"Answer with one JSON object and nothing else. It must satisfy this JSON Schema:\n{document}"
     return Wired(arguments=arguments, told=told, checked=checked)
@@ -115,7 +116,17 @@ def _text_arguments(schema: GroundedText, dialect: Dialect) -> dict[str, Any] | 
             options = " | ".join(json.dumps(label, ensure_ascii=False) for label in bare.labels)
             return {"extra_body": {"grammar": f"root ::= {options}"}}
         case _:
-            return None
+            return _grammar_arguments(bare, dialect)
+
+
+def _grammar_arguments(bare: Bare, dialect: Dialect) -> dict[str, Any] | None:
+    """Arguments for a grammar that a user wrote, or None where the dialect takes none, or not in that notation."""
+    kind, text = getattr(bare, "kind", None), getattr(bare, "text", None)
+    if dialect.texts == "structured_outputs" and kind in ("lark", "gbnf"):
+        return {"extra_body": {"structured_outputs": {"grammar": text}}}
+    if dialect.texts == "gbnf" and kind == "gbnf":
+        return {"extra_body": {"grammar": text}}
+    return None
 
 
 def _told_text(schema: GroundedText) -> str:
