@@ -88,6 +88,8 @@ def test_pictures_are_jpeg_of_the_size_and_quality_asked_for(server: FakeServer,
         vlm.ask(asked, _shown(vlm, asked), threading.Event())
     sizes = []
     for received in server.received:
+        (message,) = received.body.get("messages") or received.body["input"]
+        assert [part["type"].removeprefix("input_") for part in message["content"]][-1] == "text"
         first, second = (_opened(uri) for uri in received.pictures)
         assert (first.size, second.size) == ((40, 27), (64, 64))
         sizes.append(sum(map(len, received.pictures)))

@@ -132,6 +132,7 @@ def test_a_storm_of_faults(api: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("api", ["chat.completions", "responses"])
 def test_a_long_storm_of_faults(api: str, monkeypatch: pytest.MonkeyPatch) -> None:
     storm(1_000, 2, api, monkeypatch)

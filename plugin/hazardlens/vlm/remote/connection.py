@@ -103,12 +103,14 @@ class Connection:
 
     async def close_async(self) -> None:
         """Close the connections."""
-        await self._llm.async_client.close()
-        self._llm.client.close()
+        try:
+            await self._llm.async_client.close()
+        finally:
+            self._llm.client.close()
 
 
 def messages_for(prompt: str, pictures: Sequence[str], api: Api) -> Messages:
-    """Prompt and pictures as the input of a request.
+    """Prompt and pictures as the input of a request: the pictures first, as a local model gets them.
 
     Args:
         prompt: The prompt.
@@ -116,12 +118,12 @@ def messages_for(prompt: str, pictures: Sequence[str], api: Api) -> Messages:
         api: The API that is called.
     """
     if api == "responses":
-        parts: list[dict[str, Any]] = [{"type": "input_text", "text": prompt}]
-        parts += [{"type": "input_image", "image_url": picture, "detail": "auto"} for picture in pictures]
-        return [{"role": "user", "content": parts}]
-    parts = [{"type": "text", "text": prompt}]
-    parts += [{"type": "image_url", "image_url": {"url": picture}} for picture in pictures]
-    return [{"role": "user", "content": parts if pictures else prompt}]
+        parts: list[dict[str, Any]] = [
+            {"type": "input_image", "image_url": picture, "detail": "auto"} for picture in pictures
+        ]
+        return [{"role": "user", "content": [*parts, {"type": "input_text", "text": prompt}]}]
+    parts = [{"type": "image_url", "image_url": {"url": picture}} for picture in pictures]
+    return [{"role": "user", "content": [*parts, {"type": "text", "text": prompt}] if pictures else prompt}]
 
 
 def _llm(endpoint: Endpoint, key: str, headers: Mapping[str, str]) -> Any:
@@ -155,7 +157,8 @@ def _llm(endpoint: Endpoint, key: str, headers: Mapping[str, str]) -> Any:
     }
     llm = LLM(endpoint.model, api=endpoint.api, base_url=endpoint.base_url, api_key=key)
     proxy = _proxy(endpoint.base_url or _OPENAI_URL)
-    inner = httpx2.HTTPTransport(verify=context, limits=limits, proxy=proxy)
+    # Only probes call at once, seldom; they leave no connection open.
+    inner = httpx2.HTTPTransport(verify=context, limits=httpx2.Limits(max_keepalive_connections=0), proxy=proxy)
     llm.client = OpenAI(
         http_client=httpx2.Client(transport=GuardedTransport(inner, guard), timeout=timeout, follow_redirects=False),
         **options,

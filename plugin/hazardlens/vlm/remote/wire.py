@@ -44,7 +44,7 @@ def wire(schema: GroundedSchema, dialect: Dialect, api: Api) -> Wired:
     form = form_for(schema, dialect)
     arguments = arguments_for(form.document, dialect, api)
     checked = ("/: everything",) if dialect.wire(api) in ("none", "json_object") else form.checked
-    if isinstance(schema, GroundedText) and not isinstance(schema.bare, Choices) and arguments:
+    if isinstance(schema, GroundedText) and not isinstance(schema.bare, Choices):
         what = "the regular expression" if isinstance(schema.bare, Pattern) else "the grammar"
         checked = (*checked, f"/properties/{schema.bare.field}: {what}")
     document = json.dumps(form.document, ensure_ascii=False, separators=(",", ":"))
