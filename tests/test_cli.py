@@ -12,14 +12,10 @@ from pathlib import Path
 import pytest
 
 from hazardlens.testing.video import draw_video, truncate
+from tests.warm import hazardlens
 
 HAZARDLENS = Path(sys.executable).parent / "hazardlens"
 ENVIRONMENT = {**os.environ, "COLUMNS": "120", "HF_HUB_OFFLINE": "1", "YOLO_OFFLINE": "true"}
-
-
-def hazardlens(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [HAZARDLENS, *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=200)
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,15 @@ python assets/demo/measure_vlm.py assets/models/demo-vlm --out runs/vlm
 from __future__ import annotations
 
 import argparse
+import functools
 import json
+import multiprocessing
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from drawn_site.dataset import read_scene, write_dataset
@@ -20,7 +23,10 @@ from drawn_site.seeds import HELD_OUT
 from hazardlens.detect.yolo import YoloDetector
 from hazardlens.vlm.local import LocalVlm
 from site_vlm.examples import VIEW
-from site_vlm.measure import PromptOnly, measure
+from site_vlm.measure import PromptOnly, Scores, Sight, calibration_errors, measure
+
+WAYS = ("true boxes", "detected boxes", "blank picture", "prompt only")
+"""What the model is given; the last two tell what it says without looking."""
 
 _MODELS = Path(__file__).parents[1] / "models"
 
@@ -36,20 +42,33 @@ def main() -> None:
     options = parser.parse_args()
     folder, seeds = options.scenes or options.out / "scenes", HELD_OUT[: options.count]
     write_dataset(folder, {"test": seeds}, name="measured")
-    vlm = LocalVlm(options.model, device="cpu", view=VIEW)
-    detector = YoloDetector(options.detector, image_size_px=320, track=False)
     truths = Counter(truth.verdict.hazard for _, truth in _scenes(folder, seeds))
+    ask = functools.partial(_ask, options.model, options.detector, folder, seeds)
+    with multiprocessing.get_context("spawn").Pool(2, torch.set_num_threads, (1,)) as pool:
+        scores = dict(zip(WAYS, pool.map(ask, WAYS, chunksize=1), strict=True))
+    temperature = LocalVlm(options.model, device="cpu").confidence_temperature
+    judgements = scores["true boxes"].judgements
     figures = {
         "majority": round(max(truths.values()) / len(seeds), 4),
-        "true boxes": measure(vlm, _scenes(folder, seeds)).figures(),
-        "detected boxes": measure(vlm, _scenes(folder, seeds), detector=detector).figures(),
-        "blank picture": measure(vlm, _scenes(folder, seeds), sight="blank").figures(),
-        "prompt only": measure(PromptOnly(options.model, device="cpu", view=VIEW), _scenes(folder, seeds)).figures(),
+        **{way: one.figures() for way, one in scores.items()},
+        "calibration error": {
+            "temperature": temperature,
+            "before": calibration_errors(judgements, 1 / temperature),
+            "after": calibration_errors(judgements, 1.0),
+        },
     }
     text = json.dumps(figures, indent=2)
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "figures.json").write_text(text + "\n")
     print(text)
+
+
+def _ask(model: Path, weights: Path, folder: Path, seeds: range, way: str) -> Scores:
+    kind = PromptOnly if way == "prompt only" else LocalVlm
+    detector = YoloDetector(weights, image_size_px=320, track=False) if way == "detected boxes" else None
+    vlm = kind(model, device="cpu", view=VIEW)
+    sight: Sight = "blank" if way == "blank picture" else "picture"
+    return measure(vlm, _scenes(folder, seeds), detector=detector, sight=sight)
 
 
 def _scenes(folder: Path, seeds: range) -> Iterator[tuple[NDArray[np.uint8], Truth]]:

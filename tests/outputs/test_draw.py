@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
-from hazardlens.outputs.draw import _DEMO_BGR, _RANK_BGR, _UNKNOWN_BGR, Painter, headline
+from hazardlens.outputs.draw import _CASING_BGR, _DEMO_BGR, _RANK_BGR, _UNKNOWN_BGR, Painter, headline
 from hazardlens.record import Confidence, DetectionRecord, FrameRecord, VlmState
 from hazardlens.schema import FieldSchema
 
@@ -107,6 +107,8 @@ def test_a_picture_that_cannot_be_written_is_copied() -> None:
         (VlmState(status="carried", age_s=1.25), "fire, high   (1.2 s old)"),
         (VlmState(status="timeout", reason="late"), "no answer: timeout, late"),
         (VlmState(status="stale"), "no answer: stale"),
+        (VlmState(status="skipped", reason="no VLM"), "no answer: no VLM"),
+        (VlmState(status="skipped"), "no answer: skipped"),
     ],
 )
 def test_the_state_in_words(vlm: VlmState, words: str) -> None:
@@ -123,6 +125,31 @@ def test_a_verdict_is_drawn_with_its_confidence_unless_a_rule_changed_it() -> No
     assert painter._verdict(made, made.detections[0]) == "fire, high"
     calm = replace(made.detections[0], fields={"hazard": "fire", "severity": "low"})
     assert painter._verdict(replace(made, detections=(calm,)), calm) == "fire, low 70%"
+
+
+def test_labels_of_things_that_overlap_do_not() -> None:
+    vlm = VlmState(status="ok")
+    one = record(answered("fire", "high"), vlm, (640, 360))
+    boxes = [(100.0, 80.0, 160.0, 180.0), (110.0, 82.0, 170.0, 182.0), (112.0, 60.0, 150.0, 170.0)]
+    things = tuple(replace(one.detections[0], id=k, track_id=k, box_xyxy=box) for k, box in enumerate(boxes))
+    one = replace(one, detections=things)
+    painter = Painter(SCHEMA, (640, 360), {})
+    taken: list = []
+    for thing in things:
+        taken.append(painter._draw_label(np.zeros((360, 640, 3), np.uint8), one, thing, taken))
+    for k, a in enumerate(taken):
+        assert all(a.bottom <= b.top or b.bottom <= a.top for b in taken[:k])
+    together = painter.draw(np.zeros((360, 640, 3), np.uint8), one)
+    for area in taken:
+        ground = (together[area.top : area.bottom, area.left : area.right] == _RANK_BGR[3]).all(axis=2)
+        assert ground.mean() > 0.5
+
+
+def test_a_box_is_set_off_from_a_ground_of_its_own_colour() -> None:
+    image = np.full((240, 320, 3), _UNKNOWN_BGR, np.uint8)
+    drawn = Painter(SCHEMA, (320, 240), {}).draw(image, record(None, VlmState(status="skipped")))
+    assert tuple(drawn[130, 100]) == _UNKNOWN_BGR
+    assert tuple(drawn[130, 99]) == tuple(drawn[130, 101]) == _CASING_BGR
 
 
 def test_zones_are_drawn_with_their_names() -> None:

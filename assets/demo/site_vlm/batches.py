@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from transformers import Idefics3Processor
 
-from drawn_site.rules import SEVERITIES, Hazard, ThingTruth
+from drawn_site.rules import SEVERITIES, EffectTruth, Hazard, ThingTruth, Truth
 from drawn_site.scene import KINDS
 from hazardlens.vlm.crops import crop_sheet
 from hazardlens.vlm.prompt import prompt_text, show
@@ -27,13 +27,31 @@ EFFECTS = ("fire", "smoke", "spill")
 PATCHES = IMAGE_PX // PATCH_PX
 IGNORE = -100
 
-CELL_TARGETS = {"kind": len(KINDS), "hazard": len(HAZARDS), "severity": len(SEVERITIES), "dress": 4}
-"""What is asked of each cell of the sheet while training, and among how many."""
+_RARE = 5.0
+"""How much more a label counts in the heads' losses that says that something is wrong."""
+
+PATCH_TARGETS = {
+    "thing": [1.0] * (1 + len(KINDS)) + [_RARE] * len(EFFECTS),
+    "hazard": [1.0] + [_RARE] * (len(HAZARDS) - 1),
+}
+"""What is asked of each patch of the whole picture while training, and how much each of its labels counts."""
+CELL_TARGETS = {
+    "kind": [1.0] * len(KINDS),
+    "hazard": [1.0] + [_RARE] * (len(HAZARDS) - 1),
+    "severity": [1.0] + [_RARE] * (len(SEVERITIES) - 1),
+    "dress": [_RARE] * 3 + [1.0],
+}
+"""The same for each cell of the sheet."""
 
 _NOTHING = np.zeros((0, 4), np.float32), np.zeros(0, np.float32)
 
-_NOTE, _FRAME, _OBJECT, _FORM = 1.0, 6.0, 2.0, 0.05
-"""Weights of a note's tokens, the picture's verdict, an object's verdict, and the rest, which the mask forces."""
+_NOTE, _FRAME, _FORM = 6.0, 2.0, 0.05
+"""Weights of a note's tokens, of the picture's verdict, and of the rest, which the mask forces.
+
+The note is written first, so its few tokens decide what the verdict behind them merely repeats.
+"""
+_OBJECT_CALM, _OBJECT_WRONG = 0.5, 4.0
+"""Weights of an object's verdict: most objects have no part in any hazard."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +64,8 @@ class Batch:
     """(B, T); `IGNORE` where nothing is learned."""
     weights: torch.Tensor
     """(B, T)."""
-    patches: torch.Tensor
-    """What stands in each patch of the first picture: 0 nothing, else 1 + thing or effect; (B, 256)."""
+    patches: dict[str, torch.Tensor]
+    """What stands in each patch of the first picture, (B, 256); `thing`: 0 nothing, else 1 + thing or effect."""
     cells: dict[str, torch.Tensor]
     """What each cell of the second picture shows, (B, 16); `IGNORE` where there is none."""
     pictures: list[int]
@@ -88,7 +106,7 @@ def make_batch(examples: Sequence[Example], wholes: Sequence[NDArray[np.uint8]],
         inputs=inputs,
         labels=torch.where(weights > 0, input_ids, IGNORE),
         weights=weights,
-        patches=torch.stack([_patch_labels(example) for example in examples]),
+        patches={name: torch.stack([_patch_labels(e.truth, name) for e in examples]) for name in PATCH_TARGETS},
         cells={name: torch.tensor([_cell_labels(e.things, name) for e in examples]) for name in CELL_TARGETS},
         pictures=[1 + bool(example.things) for example in examples],
     )
@@ -127,22 +145,29 @@ def _answer_tokens(example: Example, words: Any) -> tuple[list[int], list[float]
     counts[len('{"notes": "') : note_end + 1] = [_NOTE] * (note_end + 1 - len('{"notes": "'))
     objects = text.index('"detections"')
     for match in re.finditer(r'"(?:hazard|severity)": "([a-z_]+)"', text):
-        weight = _FRAME if match.start() < objects else _OBJECT
+        weight = _FRAME if match.start() < objects else _OBJECT_CALM if match[1] == "none" else _OBJECT_WRONG
         counts[match.start(1) : match.end(1)] = [weight] * (match.end(1) - match.start(1))
     weights = [counts[start] if start < len(counts) else _FORM for start, _ in encoded["offset_mapping"]]
     return [*encoded["input_ids"], words.eos_token_id], [*weights, _FORM]
 
 
-def _patch_labels(example: Example) -> torch.Tensor:
-    width, height = example.truth.size_wh
+def _patch_labels(truth: Truth, name: str) -> torch.Tensor:
+    width, height = truth.size_wh
     grid = torch.zeros(PATCHES, PATCHES, dtype=torch.long)
-    things = sorted(example.truth.things, key=lambda thing: _area(thing.box_xyxy_px), reverse=True)
-    painted = [(thing.box_xyxy_px, 1 + KINDS.index(thing.kind)) for thing in things]
-    painted += [(one.box_xyxy_px, 1 + len(KINDS) + EFFECTS.index(one.effect.kind)) for one in example.truth.effects]
-    for (x0, y0, x1, y1), label in painted:
-        columns = _span(x0 / width, x1 / width)
-        grid[_span(y0 / height, y1 / height), columns] = label
+    things = sorted(truth.things, key=lambda thing: _area(thing.box_xyxy_px), reverse=True)
+    shown: list[ThingTruth | EffectTruth] = [*things, *truth.effects]
+    for one in shown:
+        x0, y0, x1, y1 = one.box_xyxy_px
+        grid[_span(y0 / height, y1 / height), _span(x0 / width, x1 / width)] = _patch_label(one, name)
     return grid.flatten()
+
+
+def _patch_label(one: ThingTruth | EffectTruth, name: str) -> int:
+    if name == "hazard":
+        return HAZARDS.index(one.verdict.hazard)
+    if isinstance(one, ThingTruth):
+        return 1 + KINDS.index(one.kind)
+    return 1 + len(KINDS) + EFFECTS.index(one.effect.kind)
 
 
 def _span(start: float, end: float) -> slice:

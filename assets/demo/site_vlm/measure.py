@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -15,7 +15,9 @@ from drawn_site import notes
 from drawn_site.rules import SEVERITIES, ThingTruth, Truth
 from hazardlens.detect.base import Detections, Detector
 from hazardlens.frames.base import Frame
-from hazardlens.vlm.base import Question, Shown, Vlm
+from hazardlens.record import Confidence
+from hazardlens.vlm.base import Question, Reply, Shown, Vlm
+from hazardlens.vlm.calibration import expected_calibration_error, tempered
 from hazardlens.vlm.local import LocalVlm
 from hazardlens.vlm.prompt import show
 from site_detector.measure import overlap
@@ -38,9 +40,19 @@ class PromptOnly(LocalVlm):
         return self.encode([], shown.prompt)
 
 
+@dataclass(frozen=True)
+class Judgement:
+    """How sure the model was of one verdict, and what is true."""
+
+    field: str
+    """`hazard` and `severity` of the frame, `object hazard` and `object severity`."""
+    confidence: Confidence
+    truth: str
+
+
 @dataclass(kw_only=True)
 class Scores:
-    """Counts over scenes."""
+    """Counts over scenes, and how sure the model was."""
 
     frames: int = 0
     valid: int = 0
@@ -51,6 +63,7 @@ class Scores:
     object_hazard: int = 0
     claims: int = 0
     true_claims: int = 0
+    judgements: list[Judgement] = field(default_factory=list)
 
     def figures(self) -> dict[str, float | int]:
         """Shares, 0 to 1."""
@@ -86,12 +99,27 @@ def measure(
     scores = Scores()
     for image, truth in scenes:
         detections, things = _objects(image, truth, detector)
-        fields = _answer(vlm, ask(image, detections), sight)
+        question = ask(image, detections)
+        reply = _answer(vlm, question, sight)
         scores.frames += 1
-        if fields is not None:
+        if reply.end == "complete":
             scores.valid += 1
-            _compare(scores, fields, truth, things)
+            _compare(scores, dict(question.schema.parse(reply.text)), truth, things)
+            scores.judgements += _judgements(reply.confidence or {}, truth, things)
     return scores
+
+
+def calibration_errors(judgements: Sequence[Judgement], temperature: float) -> dict[str, float]:
+    """Expected calibration error of each field, and of all verdicts, once a temperature is applied.
+
+    A severity counts as wrong too where the truth could no longer be said after the hazard that was chosen.
+    """
+    judged = [(one.field, tempered(one.confidence, temperature), one.truth) for one in judgements]
+    fields = {name: [one for one in judged if one[0] == name] for name in dict.fromkeys(one[0] for one in judged)}
+    return {
+        name: round(expected_calibration_error([c.p for _, c, _ in of], [c.choices.get(t) == c.p for _, c, t in of]), 4)
+        for name, of in {**fields, "all": judged}.items()
+    }
 
 
 def _objects(
@@ -118,14 +146,24 @@ def _area(box: Any) -> float:
     return float((box[2] - box[0]) * (box[3] - box[1]))
 
 
-def _answer(vlm: Vlm, question: Question, sight: Sight) -> dict[str, Any] | None:
+def _answer(vlm: Vlm, question: Question, sight: Sight) -> Reply:
     shown = show(question, VIEW)
     if sight == "blank":
-        shown.image[:] = 128
-        if shown.crops is not None:
-            shown.crops[:] = 128
-    reply = vlm.ask(question, shown, threading.Event())
-    return dict(question.schema.parse(reply.text)) if reply.end == "complete" else None
+        crops = None if shown.crops is None else np.full_like(shown.crops, 128)
+        shown = replace(shown, image=np.full_like(shown.image, 128), crops=crops)
+    return vlm.ask(question, shown, threading.Event())
+
+
+def _judgements(
+    confidence: Mapping[str, Confidence], truth: Truth, things: Sequence[ThingTruth | None]
+) -> list[Judgement]:
+    """Each verdict of which both its confidence and the truth are known."""
+    true = {"/hazard": ("hazard", truth.verdict.hazard), "/severity": ("severity", truth.verdict.severity)}
+    for k, thing in enumerate(things):
+        if thing is not None:
+            true[f"/detections/{k}/hazard"] = "object hazard", thing.verdict.hazard
+            true[f"/detections/{k}/severity"] = "object severity", thing.verdict.severity
+    return [Judgement(name, confidence[at], value) for at, (name, value) in true.items() if at in confidence]
 
 
 def _compare(scores: Scores, fields: dict[str, Any], truth: Truth, things: list[ThingTruth | None]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -16,16 +17,19 @@ from torch.nn import functional
 from transformers import Idefics3ForConditionalGeneration, Idefics3Processor
 
 from drawn_site.rules import Truth
-from drawn_site.scene import KINDS
 
 from .architecture import SCALE, save
-from .batches import CELL_TARGETS, EFFECTS, IGNORE, PATCHES, Batch, make_batch
+from .batches import CELL_TARGETS, IGNORE, PATCH_TARGETS, PATCHES, Batch, make_batch
 from .examples import make_example, mirrored
 
 Image = NDArray[np.uint8]
 
-BATCH, PEAK_RATE, LAST_RATE, WARM_UP = 16, 1.2e-3, 3e-5, 100
-_PATCH_WEIGHT, _CELL_WEIGHT = 1.0, 1.0
+BATCH, WARM_UP = 16, 100
+MATRIX_RATE, REST_RATE, LAST_SHARE = 2e-2, 1.2e-3, 0.02
+"""Learning rates of the layers' matrices and of all else, and what is left of them at the end."""
+
+_HEADS_WEIGHT = 0.5
+"""Of the heads' losses, once there are answers as well."""
 
 
 class Heads(nn.Module):  # type: ignore[misc]
@@ -33,8 +37,10 @@ class Heads(nn.Module):  # type: ignore[misc]
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.patch = nn.Linear(width, 1 + len(KINDS) + len(EFFECTS))
-        self.cell = nn.ModuleDict({name: nn.Linear(width * SCALE**2, size) for name, size in CELL_TARGETS.items()})
+        self.patch = nn.ModuleDict({name: nn.Linear(width, len(labels)) for name, labels in PATCH_TARGETS.items()})
+        self.cell = nn.ModuleDict(
+            {name: nn.Linear(width * SCALE**2, len(labels)) for name, labels in CELL_TARGETS.items()}
+        )
 
     def forward(self, seen: torch.Tensor, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Losses of patches and of cells.
@@ -43,26 +49,34 @@ class Heads(nn.Module):  # type: ignore[misc]
             seen: The tower's output for all pictures of the batch, (pictures, 256, width).
             batch: The batch.
         """
-        first = torch.tensor([sum(batch.pictures[:k]) for k in range(len(batch.pictures))])
-        patches = functional.cross_entropy(self.patch(seen[first]).flatten(0, 1), batch.patches.flatten())
-        with_sheet = torch.tensor([k for k, count in enumerate(batch.pictures) if count == 2], dtype=torch.long)
-        if not len(with_sheet):
-            return patches, patches.new_zeros(())
-        side = PATCHES // SCALE
-        sheets = seen[first[with_sheet] + 1].view(len(with_sheet), side, SCALE, side, SCALE, -1)
-        cells = sheets.permute(0, 1, 3, 2, 4, 5).flatten(3).flatten(1, 2)
-        losses = [
-            functional.cross_entropy(
-                head(cells).flatten(0, 1), batch.cells[name][with_sheet].flatten(), ignore_index=IGNORE
-            )
-            for name, head in self.cell.items()
-            if (batch.cells[name][with_sheet] != IGNORE).any()
+        firsts = torch.tensor([0, *accumulate(batch.pictures[:-1])])
+        patches = [
+            _loss(head(seen[firsts]), batch.patches[name], PATCH_TARGETS[name]) for name, head in self.patch.items()
         ]
-        return patches, torch.stack(losses).sum() if losses else patches.new_zeros(())
+        with_sheet = torch.tensor([k for k, count in enumerate(batch.pictures) if count == 2], dtype=torch.long)
+        side = PATCHES // SCALE
+        sheets = seen[firsts[with_sheet] + 1].view(len(with_sheet), side, SCALE, side, SCALE, -1)
+        cells = sheets.permute(0, 1, 3, 2, 4, 5).flatten(3).flatten(1, 2)
+        known = {name: labels[with_sheet] for name, labels in batch.cells.items()}
+        losses = [
+            _loss(self.cell[name](cells), labels, CELL_TARGETS[name])
+            for name, labels in known.items()
+            if (labels != IGNORE).any()
+        ]
+        return torch.stack(patches).sum(), torch.stack(losses).sum() if losses else seen.new_zeros(())
+
+
+def _loss(logits: torch.Tensor, labels: torch.Tensor, weights: Sequence[float]) -> torch.Tensor:
+    return functional.cross_entropy(
+        logits.flatten(0, 1), labels.flatten(), weight=torch.tensor(weights), ignore_index=IGNORE
+    )
 
 
 class Trainer:
     """Trains a model, and can be stopped and started again at any time.
+
+    At first the vision tower learns alone, from its heads, at half the cost of a step; then all learn together. The
+    layers' matrices are trained by Muon (Jordan 2024), all else by AdamW.
 
     Args:
         model: The model.
@@ -70,18 +84,25 @@ class Trainer:
         scenes: Loads the k-th scene: its picture, the same as `squeeze` makes it, its truth.
         count: Number of scenes.
         steps: Steps of the whole training.
+        tower_steps: So many of them are the tower's alone.
         folder: Where checkpoints are kept.
     """
 
     def __init__(
         self, model: Idefics3ForConditionalGeneration, processor: Idefics3Processor,
-        scenes: Callable[[int], tuple[Image, Image, Truth]], count: int, *, steps: int, folder: Path,
+        scenes: Callable[[int], tuple[Image, Image, Truth]], count: int, *, steps: int, tower_steps: int, folder: Path,
     ) -> None:  # fmt: skip
         self._model, self._processor, self._scenes, self._count = model, processor, scenes, count
-        self._steps, self._folder = steps, folder
+        self._steps, self._tower_steps, self._folder = steps, tower_steps, folder
         self._heads = Heads(model.config.vision_config.hidden_size)
-        parameters = [*model.parameters(), *self._heads.parameters()]
-        self._optimizer = torch.optim.AdamW(parameters, lr=PEAK_RATE, weight_decay=0.03, betas=(0.9, 0.98))
+        self._parameters = [*model.parameters(), *self._heads.parameters()]
+        matrices = [p for name, p in model.named_parameters() if ".layers." in name and p.ndim == 2]
+        chosen = {id(p) for p in matrices}
+        rest = [p for p in self._parameters if id(p) not in chosen]
+        self._optimizers: list[tuple[torch.optim.Optimizer, float]] = [
+            (torch.optim.Muon(matrices, lr=MATRIX_RATE, weight_decay=0.01), MATRIX_RATE),
+            (torch.optim.AdamW(rest, lr=REST_RATE, weight_decay=0.03, betas=(0.9, 0.98)), REST_RATE),
+        ]
         self._seen: list[torch.Tensor] = []
         model.model.vision_model.register_forward_hook(lambda _, __, out: self._seen.append(out.last_hidden_state))
         self._checkpoint = folder / "checkpoint.pt"
@@ -105,23 +126,38 @@ class Trainer:
                 self._keep(step + 1)
 
     def _step(self, step: int) -> list[float]:
-        for group in self._optimizer.param_groups:
-            group["lr"] = _rate(step, self._steps)
         batch = self._batch(step)
         self._seen.clear()
+        alone = step < self._tower_steps
+        answer = self._look(batch) if alone else self._answer_loss(batch)
+        patch, cell = self._heads(self._seen[0], batch)
+        loss = answer + (1.0 if alone else _HEADS_WEIGHT) * (patch + cell)
+        for optimizer, rate in self._optimizers:
+            optimizer.zero_grad(set_to_none=True)
+            for group in optimizer.param_groups:
+                group["lr"] = rate * _share(step, self._steps)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self._parameters, 1.0)
+        for optimizer, _ in self._optimizers:
+            optimizer.step()
+        return [one.item() for one in (loss, answer, patch, cell)]
+
+    def _look(self, batch: Batch) -> torch.Tensor:
+        """Only see the pictures; nothing is answered, so there is no loss."""
+        pictures = batch.inputs["pixel_values"]
+        shown = torch.arange(pictures.shape[1]) < torch.tensor(batch.pictures)[:, None]
+        tower = self._model.model.vision_model
+        count = sum(batch.pictures)
+        tower(pixel_values=pictures[shown], patch_attention_mask=torch.ones(count, PATCHES, PATCHES, dtype=torch.bool))
+        return pictures.new_zeros(())
+
+    def _answer_loss(self, batch: Batch) -> torch.Tensor:
         logits = self._model(**batch.inputs, use_cache=False).logits[:, :-1]
-        token_losses = functional.cross_entropy(
+        losses = functional.cross_entropy(
             logits.flatten(0, 1), batch.labels[:, 1:].flatten(), reduction="none", ignore_index=IGNORE
         )
         weights = batch.weights[:, 1:].flatten()
-        answer = (token_losses * weights).sum() / weights.sum()
-        patch, cell = self._heads(self._seen[0], batch)
-        loss = answer + _PATCH_WEIGHT * patch + _CELL_WEIGHT * cell
-        self._optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_([p for g in self._optimizer.param_groups for p in g["params"]], 1.0)
-        self._optimizer.step()
-        return [one.item() for one in (loss, answer, patch, cell)]
+        return (losses * weights).sum() / weights.sum()
 
     def _batch(self, step: int) -> Batch:
         examples, wholes = [], []
@@ -144,7 +180,7 @@ class Trainer:
             "step": step,
             "model": self._model.state_dict(),
             "heads": self._heads.state_dict(),
-            "optimizer": self._optimizer.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer, _ in self._optimizers],
         }
         torch.save(state, self._checkpoint.with_suffix(".new"))
         self._checkpoint.with_suffix(".new").replace(self._checkpoint)
@@ -156,12 +192,14 @@ class Trainer:
         state = torch.load(self._checkpoint, weights_only=True)
         self._model.load_state_dict(state["model"])
         self._heads.load_state_dict(state["heads"])
-        self._optimizer.load_state_dict(state["optimizer"])
+        for (optimizer, _), one in zip(self._optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(one)
         return int(state["step"])
 
 
-def _rate(step: int, steps: int) -> float:
+def _share(step: int, steps: int) -> float:
+    """Share of the full learning rate: soon all of it, from the middle on less and less."""
     if step < WARM_UP:
-        return PEAK_RATE * (step + 1) / WARM_UP
-    share = (step - WARM_UP) / max(1, steps - WARM_UP)
-    return LAST_RATE + 0.5 * (PEAK_RATE - LAST_RATE) * (1 + math.cos(math.pi * share))
+        return (step + 1) / WARM_UP
+    late = max(0.0, 2 * step / steps - 1)
+    return LAST_SHARE + 0.5 * (1 - LAST_SHARE) * (1 + math.cos(math.pi * late))

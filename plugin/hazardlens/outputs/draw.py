@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import accumulate
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -22,8 +24,18 @@ _RANK_BGR: tuple[_Colour, ...] = ((96, 174, 39), (0, 200, 240), (0, 140, 255), (
 _LINES = 4
 _LETTERS = 400
 _INK_BGR: _Colour = (255, 255, 255)
+_CASING_BGR: _Colour = (24, 24, 24)
 _DEMO_BGR: _Colour = (150, 60, 10)
 _DEMO_MARK = "DEMO MODELS - DRAWN SCENES ONLY"
+
+
+class _Area(NamedTuple):
+    """A rectangle in pixels; right and bottom are just outside."""
+
+    left: int
+    top: int
+    right: int
+    bottom: int
 
 
 class Painter:
@@ -59,7 +71,10 @@ class Painter:
         for name, corners in self._zones.items():
             self._draw_zone(image, name, corners)
         for detection in record.detections:
-            self._draw_detection(image, record, detection)
+            self._draw_box(image, detection)
+        taken = self._mark_places(image.shape[1])
+        for detection in record.detections:
+            taken.append(self._draw_label(image, record, detection, taken))
         self._draw_mark(image)
         self._draw_footer(image, record)
         return image
@@ -96,28 +111,41 @@ class Painter:
         """Colour of a frame's verdict as blue, green, red; grey where nothing is known."""
         return self._colour(record.fields, "frame")
 
-    def _draw_detection(self, image: NDArray[np.uint8], record: FrameRecord, detection: DetectionRecord) -> None:
+    def _draw_box(self, image: NDArray[np.uint8], detection: DetectionRecord) -> None:
+        """A box in the colour of its verdict, with a dark casing that sets it off from any ground."""
         x1, y1, x2, y2 = (round(value) for value in detection.box_xyxy)
-        colour = self._colour(detection.fields, "object")
-        cv2.rectangle(image, (x1, y1), (x2, y2), colour, self._line_px)
+        for colour, line_px in (
+            (_CASING_BGR, self._line_px + 2),
+            (self._colour(detection.fields, "object"), self._line_px),
+        ):
+            cv2.rectangle(image, (x1, y1), (x2, y2), colour, line_px)
+
+    def _draw_label(
+        self, image: NDArray[np.uint8], record: FrameRecord, detection: DetectionRecord, taken: Sequence[_Area]
+    ) -> _Area:
+        """A label above its box, or lower where others stand already; returns where it stands."""
         name = detection.class_name if detection.track_id is None else f"{detection.class_name} {detection.track_id}"
         verdict = self._verdict(record, detection)
-        label = f"{name}: {verdict}" if verdict else name
-        patch = _letters(label, self._letters_px)
-        top = max(0, y1 - patch.shape[0])
-        _blit(image, patch, x1, self._below_mark(top, x1 + patch.shape[1], image.shape[1]), background=colour)
+        patch = _letters(f"{name}: {verdict}" if verdict else name, self._letters_px)
+        (height, width), x1, y1 = patch.shape, round(detection.box_xyxy[0]), round(detection.box_xyxy[1])
+        left = max(0, min(x1, image.shape[1] - width))
+        top = _free_top(_Area(left, max(0, y1 - height), left + width, max(0, y1 - height) + height), taken)
+        if top + height > image.shape[0]:
+            top = max(0, y1 - height)
+        _blit(image, patch, left, top, background=self._colour(detection.fields, "object"))
+        return _Area(left, top, left + width, top + height)
 
     def _draw_mark(self, image: NDArray[np.uint8]) -> None:
-        top = 0
-        for line in self._mark:
-            _blit(image, line, image.shape[1], top, background=_DEMO_BGR)
-            top += line.shape[0]
+        for line, place in zip(self._mark, self._mark_places(image.shape[1]), strict=True):
+            _blit(image, line, place.left, place.top, background=_DEMO_BGR)
 
-    def _below_mark(self, top: int, right: int, width: int) -> int:
-        """Where a label that ends at `right` begins, so that the mark does not cover it."""
-        bottom = sum(line.shape[0] for line in self._mark)
-        left = width - max((line.shape[1] for line in self._mark), default=0)
-        return bottom if top < bottom and right > left else top
+    def _mark_places(self, width: int) -> list[_Area]:
+        """Where the lines of the mark stand: one below the other in the upper right corner."""
+        bottoms = list(accumulate(line.shape[0] for line in self._mark))
+        return [
+            _Area(max(0, width - line.shape[1]), bottom - line.shape[0], width, bottom)
+            for line, bottom in zip(self._mark, bottoms, strict=True)
+        ]
 
     def _draw_zone(self, image: NDArray[np.uint8], name: str, corners: NDArray[np.float64]) -> None:
         height, width = image.shape[:2]
@@ -180,7 +208,18 @@ def headline(record: FrameRecord, verdict: str) -> str:
         return verdict
     if vlm.status == "carried":
         return f"{verdict}   ({vlm.age_s:.1f} s old)"
-    return f"no answer: {vlm.status}" + (f", {vlm.reason}" if vlm.reason else "")
+    why = [vlm.reason] if vlm.status == "skipped" and vlm.reason else [vlm.status, vlm.reason]
+    return f"no answer: {', '.join(word for word in why if word)}"
+
+
+def _free_top(wanted: _Area, taken: Sequence[_Area]) -> int:
+    """How far down a rectangle goes until it covers none of those in `taken`."""
+    top, height = wanted.top, wanted.bottom - wanted.top
+    beside = [one for one in taken if one.left < wanted.right and wanted.left < one.right]
+    for one in sorted(beside, key=lambda area: area.top):
+        if one.top < top + height and top < one.bottom:
+            top = one.bottom
+    return top
 
 
 def _lines(text: str, size_px: int, width_px: int) -> list[NDArray[np.uint8]]:

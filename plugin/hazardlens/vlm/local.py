@@ -28,7 +28,8 @@ from hazardlens.vlm.exact import exact_choices
 from hazardlens.vlm.loading import Quantization, load_model, load_processor
 from hazardlens.vlm.mask import MaskFactory, MaskProcessor
 
-_CONFIDENCE_TEMPERATURE = "hazardlens_confidence_temperature"
+CONFIDENCE_TEMPERATURE = "hazardlens_confidence_temperature"
+"""Key of a model's `config.json`."""
 
 
 class LocalVlm(Vlm):
@@ -90,7 +91,7 @@ class LocalVlm(Vlm):
         self._processor = load_processor(model, where)
         self._model = load_model(model, device=device, dtype=dtype, quantization=quantization, where=where)
         self.demo = bool(getattr(self._model.config, "hazardlens_demo", False))
-        self._confidence_temperature = _confidence_temperature(self._model)
+        self.confidence_temperature = _confidence_temperature(self._model)
         for layers in self._model.modules():
             if isinstance(layers, torch.nn.ModuleList):
                 for layer in layers:
@@ -147,7 +148,7 @@ class LocalVlm(Vlm):
 
     def _confidence(self, inputs: BatchFeature, decoding: Decoding) -> dict[str, Confidence]:
         verdicts = decoding.session.verdicts
-        made = {pointer: tempered(own, self._confidence_temperature) for pointer, own in verdicts.made.items()}
+        made = {pointer: tempered(own, self.confidence_temperature) for pointer, own in verdicts.made.items()}
         if not self._exact_confidence:
             return made
         for pointer, own in made.items():
@@ -225,10 +226,10 @@ def _sampling(model: PreTrainedModel, temperature: float, top_k: int | None, top
 
 def _confidence_temperature(model: PreTrainedModel) -> float:
     """The temperature that was fitted to this model's confidence, 1 where none was."""
-    found = getattr(model.config, _CONFIDENCE_TEMPERATURE, 1.0)
+    found = getattr(model.config, CONFIDENCE_TEMPERATURE, 1.0)
     if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found < math.inf:
         raise WeightsError(
-            f"{_CONFIDENCE_TEMPERATURE} in the model's config.json: expected a number above 0, got {found!r}",
+            f"{CONFIDENCE_TEMPERATURE} in the model's config.json: expected a number above 0, got {found!r}",
             help="Fit it with hazardlens.vlm.calibration, or take it out.",
         )
     return float(found)
