@@ -88,6 +88,8 @@ class RunProgress:
 def print_run(console: Console, summary: Summary, folder: VideoFolder) -> None:
     """Print the account of a finished video: frames, questions, verdicts over time, where the results are."""
     lines = counts(summary)
+    if summary.alerts:
+        lines.append(f"  alerts: {_counts(summary.alerts)}")
     lines += [f"  {_stretch(stretch)}" for stretch in summary.timeline[:_TIMELINE_AT_MOST]]
     if len(summary.timeline) > _TIMELINE_AT_MOST:
         lines.append(f"  ... {len(summary.timeline) - _TIMELINE_AT_MOST} more stretches in {SUMMARY}")

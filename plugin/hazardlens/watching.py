@@ -74,8 +74,9 @@ def watch(job: Watch, *, out: Console, err: Console) -> int:
             if job.as_json:
                 out.file.write(record.to_json() + "\n")
                 out.file.flush()
-            elif not job.quiet and (line := _line(record, parts.schema)):
-                out.print(line, markup=False, highlight=False, soft_wrap=True)
+            elif not job.quiet:
+                for line in _lines(record, parts.schema):
+                    out.print(line, markup=False, highlight=False, soft_wrap=True)
     if job.out is not None and not job.quiet:
         err.print(f"{job.out}: everything is written", markup=False, highlight=False, soft_wrap=True)
     return 0
@@ -115,14 +116,16 @@ def _stopping(run: LiveRun) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _line(record: FrameRecord, schema: FieldSchema) -> str | None:
-    """What is worth a line: events, answers and failures; not each frame."""
+def _lines(record: FrameRecord, schema: FieldSchema) -> Iterator[str]:
+    """What is worth a line: events, answers, failures and alerts; not each frame."""
     place = f"{record.at}  {record.source}"
     if record.event is not None:
         event = record.event
         wait = f", next try in {event.wait_s:.1f} s" if event.wait_s is not None else ""
-        return f"{place}: {event.state}{f': {event.reason}' if event.reason else ''}{wait}"
-    if record.vlm.attempts or record.vlm.status == "error":
+        yield f"{place}: {event.state}{f': {event.reason}' if event.reason else ''}{wait}"
+    elif record.vlm.attempts or record.vlm.status == "error":
         verdict = Summary(source=record.source, schema=schema, setup={}).verdict(record.fields or {})
-        return f"{place}, frame {record.frame}: {headline(record, ', '.join(map(str, verdict.values())))}"
-    return None
+        yield f"{place}, frame {record.frame}: {headline(record, ', '.join(map(str, verdict.values())))}"
+    for alert in record.alerts:
+        track = "" if alert["track_id"] is None else f", {alert['class']} {alert['track_id']}"
+        yield f"{place}, frame {alert['frame']}: ALERT {alert['rule']} {alert['state']}{track}: {alert['why']}"

@@ -29,6 +29,7 @@ def test_a_clock_that_jumps_is_tied_anew(jump: float) -> None:
     stamper.stamp(50.0, 1.0)
     assert stamper.stamp(50.1 + jump, 1.1) == pytest.approx(1.1)
     assert stamper.stamp(50.2 + jump, 1.25) == pytest.approx(1.2)
+    assert stamper.jumps == 1
 
 
 def test_without_stamps_it_is_the_time_of_arrival() -> None:

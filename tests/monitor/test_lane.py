@@ -171,6 +171,27 @@ def test_an_answer_that_nobody_saw_to_be_late_is_late_all_the_same() -> None:
     one.stop()
 
 
+def test_several_at_once_but_of_each_source_one_at_a_time() -> None:
+    vlm = Gate()
+    settings = {"settings": LiveSettings(), "clock": Clock(), "changed": threading.Condition()}
+    one = LiveLane(vlm, workers=3, **settings)
+    for source, number in (("a", 1), ("b", 2)):
+        one.offer(source, question(number))
+    eventually(lambda: len(vlm.asked) == 2)
+    one.offer("a", question(3))
+    time.sleep(0.05)
+    assert sorted(frame for _, frame in vlm.asked) == [1, 2], "answers of a source must come in order"
+    one.offer("c", question(4))
+    eventually(lambda: len(vlm.asked) == 3)
+    assert one.oldest("a").frame.index == 1
+    vlm.free.release(4)
+    came = taken(one, 4)
+    assert [frame for source, frame, _ in came if source == "a"] == [1, 3]
+    eventually(lambda: one.is_idle)
+    one.stop()
+    assert one.join(5)
+
+
 def test_stopping_hands_out_whatever_has_no_answer() -> None:
     vlm = Gate()
     one = lane(vlm)

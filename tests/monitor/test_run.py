@@ -353,6 +353,10 @@ def test_a_full_disk_loses_nothing_and_is_told(tmp_path: Path, monkeypatch: pyte
             records.append(record)
             if record.event is None and record.frame in (5, 20):
                 full.set() if record.frame == 5 else full.clear()
+            if record.event is None and record.frame == 15:
+                told = run.status["files"]["records.jsonl"]
+                assert (told["failure"], told["lost"]) == ("No space left on device", 0)
+                assert told["waiting"] > 5
     assert lines(tmp_path) == [json.loads(record.to_json()) for record in records]
 
 

@@ -118,9 +118,10 @@ class Evidence:
         self._pending.clear()
         if self._worker is None:
             return
+        half = None if seconds is None else seconds / 2
         with contextlib.suppress(queue.Full):
-            self._jobs.put(None, timeout=seconds)
-        self._worker.join(seconds)
+            self._jobs.put(None, timeout=half)
+        self._worker.join(half)
         if self._worker.is_alive():
             _log.warning("%s: videos of the last alerts are not finished", self._folder)
         self._worker = None

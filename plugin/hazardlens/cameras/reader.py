@@ -67,6 +67,11 @@ class Reader:
         self._stamper = Stamper(self._started_s, is_paced=camera.is_paced)
         self._thread = threading.Thread(target=self._work, name=f"{CAMERA_THREAD_NAME}:{camera.name}", daemon=True)
 
+    @property
+    def clock_jumps(self) -> int:
+        """Times that the camera's clock jumped."""
+        return self._stamper.jumps
+
     def start(self) -> None:
         """Begin to read."""
         self._thread.start()
@@ -129,9 +134,12 @@ class Reader:
     def _take(self, picture: Picture) -> None:
         if self.camera.is_paced and picture.stamp_s is not None:
             self._clock.wait(self._stop, self._started_s + picture.stamp_s - self._clock.now())
-        now_s = self._clock.now()
+        now_s, jumps = self._clock.now(), self._stamper.jumps
+        time_s = self._stamper.stamp(picture.stamp_s, now_s)
+        if self._stamper.jumps > jumps:
+            _log.warning("%s: the camera's clock has jumped; its times go on from now", self.camera.name)
         arrival = Arrival(
-            time_s=self._stamper.stamp(picture.stamp_s, now_s),
+            time_s=time_s,
             at=spelled(self._clock.date()),
             read_s=now_s,
             index=self.read,

@@ -16,9 +16,13 @@ class Stamper:
     Args:
         started_s: The clock's time at which the run began.
         is_paced: Whether stamps are playing times, which are taken as they are.
+
+    Attributes:
+        jumps: Times that the camera's clock jumped.
     """
 
     def __init__(self, started_s: float, *, is_paced: bool) -> None:
+        self.jumps = 0
         self._started_s = started_s
         self._is_paced = is_paced
         self._offset_s: float | None = None
@@ -51,6 +55,8 @@ class Stamper:
             return arrived_s
         if self._is_paced:
             return stamp_s
-        if self._offset_s is None or abs(stamp_s + self._offset_s - arrived_s) > _MOST_AWAY_S:
+        jumped = self._offset_s is not None and abs(stamp_s + self._offset_s - arrived_s) > _MOST_AWAY_S
+        self.jumps += jumped
+        if self._offset_s is None or jumped:
             self._offset_s = arrived_s - stamp_s
         return stamp_s + self._offset_s

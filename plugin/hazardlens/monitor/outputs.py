@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from hazardlens.merge.outcome import Outcome
+from hazardlens.outputs.alerts import Alerts
 from hazardlens.outputs.base import Output
+from hazardlens.outputs.rotating import RotatingRecords
 
 _log = logging.getLogger(__name__)
 
@@ -26,6 +29,16 @@ class Outputs:
         self._outputs = tuple(outputs)
         self._failing: set[str] = set()
         self.failures: Counter[str] = Counter()
+
+    @property
+    def files(self) -> dict[str, dict[str, Any]]:
+        """For each file of lines: lines that wait to be written, lines that fell out, and why, by its name."""
+        lines = [one.lines for one in self._outputs if isinstance(one, RotatingRecords | Alerts)]
+        return {
+            one.path.name: {"waiting": one.waiting, "lost": one.lost, "failure": one.failure}
+            for one in lines
+            if one is not None
+        }
 
     def write(self, outcome: Outcome) -> None:
         """Hand over an outcome."""

@@ -16,8 +16,8 @@ from hazardlens.outputs.alerts import Alerts
 
 _log = logging.getLogger(__name__)
 
-_VLM_STOPS_S = 1.0
-_CAMERAS_STOP_S = 0.7
+_VLM_STOPS_S = 0.6
+_CAMERAS_STOP_S = 0.5
 
 
 @dataclass(kw_only=True, eq=False)

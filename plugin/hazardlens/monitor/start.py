@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 RECORDS = "records.jsonl"
 STATUS = "status.json"
 _MB = 1_000_000
-_PATIENCE_S = 0.6
+_PATIENCE_S = 0.4
 
 
 def live(

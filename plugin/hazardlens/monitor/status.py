@@ -31,6 +31,7 @@ def status(run: Running, *, complete: bool | None = None) -> dict[str, Any]:
         "standing_still": None if standing is None else {"stage": standing[0], "seconds": round(standing[1], 1)},
         "stalls": dict(run.stages.stalls),
         "output_failures": dict(run.outputs.failures),
+        "files": run.outputs.files,
         "latency_s": _latency(list(run.latencies_s)),
         "threads": threading.active_count(),
     }
@@ -45,6 +46,7 @@ def _source(source: LiveSource) -> dict[str, Any]:
         "frames_detected": source.detected,
         "frames_dropped": reader.arrivals.dropped,
         "damaged": reader.damaged,
+        "clock_jumps": reader.clock_jumps,
         "connections": reader.connections,
         "questions": {**source.answers, "superseded": source.superseded},
     }

@@ -85,6 +85,7 @@ class Page(Output):
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             self._socket.bind((HOST, port))
+            self._socket.listen()  # whoever comes before the server runs waits for it
         except OSError as error:
             self._socket.close()
             raise InputError(f"--serve {port}: {error.strerror}", help="Give another port.") from error
