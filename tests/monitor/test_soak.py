@@ -22,7 +22,7 @@ from hazardlens.testing.video import number_image
 from hazardlens.vlm.base import Question
 
 FPS = 10
-SESSION = 500
+SESSION = 400
 PERIOD = 200
 """Frames from one alert to the next."""
 
@@ -128,8 +128,8 @@ def check(folder: Path, status: dict, frames: int) -> None:
 
 
 def test_a_short_soak(tmp_path: Path) -> None:
-    _, status = soak(tmp_path, 1000)
-    check(tmp_path, status, 1000)
+    _, status = soak(tmp_path, 1200)
+    check(tmp_path, status, 1200)
 
 
 @pytest.mark.full
@@ -137,7 +137,7 @@ def test_a_short_soak(tmp_path: Path) -> None:
 def test_a_hundred_thousand_frames_on_flat_memory(tmp_path: Path) -> None:
     memory, status = soak(tmp_path, 100_000)
     check(tmp_path, status, 100_000)
-    assert source_reconnections(status) >= 199
+    assert source_reconnections(status) >= 200
     assert memory[-1] <= 1.05 * memory[0], [round(one / 2**20, 1) for one in memory]
 
 

@@ -31,7 +31,7 @@ def _no_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def clip(tmp_path: Path) -> Path:
-    return draw_video(tmp_path / "clip.mp4", frames=20, rate=10)
+    return draw_video(tmp_path / "clip.mp4", frames=20, rate=20)
 
 
 def test_events_answers_and_alerts_have_a_line_each(clip: Path, tmp_path: Path) -> None:
