@@ -224,6 +224,15 @@ def test_a_cut_answer_is_asked_for_again_with_a_larger_budget() -> None:
     assert [received.budget for received in server.received] == [100, 200]
 
 
+def test_what_went_wrong_before_says_more_than_that_the_time_is_up() -> None:
+    def behave(asked: Received) -> Act:
+        return FAULTS["invalid"](asked) if asked.number == 0 else FAULTS["hang"](asked)
+
+    with FakeServer(behave) as server:
+        result = ask(remote(server.base_url, timeout_s=1.5))
+    assert (result.status, result.attempts) == ("invalid", 2)
+
+
 def test_where_the_context_has_no_room_for_more_the_answer_stays_cut() -> None:
     def behave(asked: Received) -> Act:
         return FAULTS["cut"](asked) if asked.budget < 150 else error(400, "max_tokens is too large")

@@ -170,6 +170,9 @@ def _llm(endpoint: Endpoint, key: str, headers: Mapping[str, str]) -> Any:
         ),
         **options,
     )
+    # The SDK loads its parts when they are first touched, which would count as time of the first answer.
+    for client in (llm.client, llm.async_client):
+        client.responses, client.chat.completions  # noqa: B018
     return llm
 
 

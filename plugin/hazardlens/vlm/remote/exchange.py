@@ -30,6 +30,7 @@ _ENDS: Mapping[Kind, ReplyEnd] = {
     "spent": "skipped",
 }
 _TOLD = 1_000
+_TICK_S = 0.02
 _CUT_SILENTLY = "the answer was cut by the token budget, though the server says that it is complete"
 
 
@@ -117,6 +118,7 @@ class Exchange:
     _faults: Counter[str] = field(default_factory=Counter)
     _tokens: dict[str, int | None] = field(default_factory=lambda: {"input": None, "output": None})
     _cut: Fault | None = None
+    _last: Fault | None = None
     _until_s: float = 0.0
 
     async def run(self) -> Reply:
@@ -138,7 +140,7 @@ class Exchange:
 
     def _helps(self, error: BaseException) -> bool:
         """Whether another try can help."""
-        if not isinstance(error, Fault):
+        if not isinstance(error, Fault) or time.monotonic() >= self._until_s - _TICK_S:
             return False
         if error.kind in SERVER_FAULTS:
             return sum(self._faults[kind] for kind in SERVER_FAULTS) < self.line.patience.tries
@@ -161,6 +163,10 @@ class Exchange:
         try:
             return await self._ask()
         except Fault as fault:
+            is_over = time.monotonic() >= self._until_s - _TICK_S
+            if fault.kind == "timeout" and self._last is not None and is_over:
+                raise self._last from None  # what went wrong before says more than that the time is up
+            self._last = fault
             self._faults[fault.kind] += 1
             if fault.kind == "rejected" and self._cut is not None:
                 self._faults["truncated"] += 1

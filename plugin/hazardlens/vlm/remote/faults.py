@@ -65,7 +65,9 @@ def fault_of(error: Exception) -> Fault:
     match error:
         case Fault():
             return error
-        case openai.APITimeoutError() | TimeoutError():
+        case openai.APITimeoutError():
+            return Fault("timeout", f"no answer in time ({type(error.__cause__ or error).__name__})")
+        case TimeoutError():
             return Fault("timeout", "no answer in time")
         case openai.APIStatusError():
             return _by_status(error)

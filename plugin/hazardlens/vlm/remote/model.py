@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
+from concurrent.futures import wait
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -197,15 +198,11 @@ class RemoteVlm(Vlm):
             TimeoutError: If `stop` is set.
         """
         future = submit(self.ask_async(question, shown))
-        while True:
-            try:
-                return future.result(timeout=_LOOKS_UP_S)
-            except TimeoutError:
-                if future.done():
-                    raise
-                if stop.is_set():
-                    future.cancel()
-                    raise TimeoutError("stopped before the answer was complete") from None
+        while not wait([future], timeout=_LOOKS_UP_S).done:
+            if stop.is_set():
+                future.cancel()
+                raise TimeoutError("stopped before the answer was complete")
+        return future.result()
 
     async def ask_async(self, question: Question, shown: Shown) -> Reply:
         """Ask the server, and validate what it says; every failure is in the reply."""
