@@ -30,7 +30,7 @@ from site_vlm.training import Trainer
 Image = NDArray[np.uint8]
 
 SCENES, TOKENIZER_SCENES = 10_000, 1_500
-TOWER_STEPS, STEPS = 3_000, 5_800
+TOWER_STEPS, STEPS = 3_000, 12_000
 
 
 class Scenes:
