@@ -84,7 +84,7 @@ def test_a_token_budget_that_no_answer_fits_is_refused_with_both_numbers(models:
         (["a.mp4", "--pipeline", "sit"], "site"),
         (["a.mp4", "--pipeline", "broken.yaml"], "broken.yaml"),
         (["a.mp4", "--schema", "hazzard"], "hazard"),
-        (["a.mp4", "--schema", "unbounded.json"], "/properties/x"),
+        (["a.mp4", "--schema", "endless.json"], "/properties/x"),
         (["a.mp4", "--every", "soon"], "soon"),
         (["a.mp4", "--set", "vlm.devise=cpu"], "devise"),
         (["a.mp4", "--set", "vlm.device"], "PLACE=VALUE"),
@@ -103,7 +103,7 @@ def test_bad_input_is_exit_code_2_names_the_thing_and_writes_nothing(
 ) -> None:
     draw_video(tmp_path / "a.mp4", frames=3, rate=10)
     (tmp_path / "broken.yaml").write_text("ask: {evry_s: 1}\n")
-    (tmp_path / "unbounded.json").write_text('{"type": "object", "properties": {"x": {"type": "string"}}}')
+    (tmp_path / "endless.json").write_text('{"type": "object", "properties": {"x": {"$ref": "#"}}, "required": ["x"]}')
     (tmp_path / "empty-folder").mkdir()
     run = hazardlens("process", *models, *arguments, cwd=tmp_path)
     assert run.returncode == 2, run.stderr

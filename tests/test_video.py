@@ -292,7 +292,7 @@ def test_bad_input_writes_nothing(tmp_path: Path) -> None:
         run(tmp_path / "text.mp4", out=tmp_path / "out")
     clip = draw_video(tmp_path / "clip.mp4", frames=3, rate=10)
     with pytest.raises(SchemaError):
-        run(clip, schema={"type": "object", "properties": {"notes": {"type": "string"}}}, out=tmp_path / "out")
+        run(clip, schema={"type": "object", "properties": {"notes": {"type": "strin"}}}, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

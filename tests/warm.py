@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ _LIBRARIES = [
     "hazardlens.vlm.local",
 ]
 _PATIENCE_S = 200
+_CHILD = "hazardlens-child"
 
 
 def hazardlens(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -23,7 +25,8 @@ def hazardlens(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str
     context.set_forkserver_preload(_LIBRARIES)
     words = [str(argument) for argument in arguments]
     outlets = [cwd.parent / f"{cwd.name}.{name}" for name in ("out", "err")]
-    child = context.Process(target=_main, args=(words, cwd, outlets))
+    # Run from its path: where pytest is started by its own command, `tests` is no package that a child could import.
+    child = context.Process(target=runpy.run_path, args=(__file__, {"JOB": (words, cwd, outlets)}, _CHILD))
     child.start()
     child.join(_PATIENCE_S)
     if child.exitcode is None:
@@ -44,3 +47,7 @@ def _main(words: list[str], cwd: Path, outlets: list[Path]) -> None:
     from hazardlens.cli import main
 
     main()
+
+
+if __name__ == _CHILD:
+    _main(*JOB)  # noqa: F821 - given by run_path

@@ -30,7 +30,7 @@ from hazardlens.schema import ITEM_SEPARATOR, KEY_SEPARATOR, FieldSchema
 from hazardlens.vlm.base import Shown
 from hazardlens.vlm.decode import Decoding, jump_forward
 from hazardlens.vlm.local import LocalVlm
-from hazardlens.vlm.mask import MaskFactory, MaskProcessor
+from hazardlens.vlm.mask import MaskFactory, MaskProcessor, MaskSession
 from tests.benchmarks.pairs import ratios, spread
 
 VERDICTS = [
@@ -57,6 +57,21 @@ class Replay(LogitsProcessor):
         if position < len(self._tokens):
             scores[0, self._tokens[position]] += 1e4
         return scores
+
+
+class MaskEachToken(LogitsProcessor):
+    """The usual masking processor: catches up with what was generated, then masks."""
+
+    def __init__(self, session: MaskSession, prompt_length: int) -> None:
+        self._session = session
+        self._seen = prompt_length
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        new = input_ids[0, self._seen :].tolist()
+        self._seen = input_ids.shape[-1]
+        if new:
+            self._session.consume(new)
+        return scores.masked_fill(~self._session.allowed(), -torch.inf)
 
 
 class Bench:
@@ -97,6 +112,10 @@ class Bench:
     def unconstrained(self) -> list[int]:
         """`transformers.generate` as it is."""
         return self._generate()
+
+    def masked_each_token(self) -> list[int]:
+        """`transformers.generate` with the product's own mask, one step per token."""
+        return self._generate(MaskEachToken(self.masks.session(self.schema), self.prompt_length))
 
     def outlines(self) -> Callable[[], list[int]]:
         """`transformers.generate` with outlines' processor; its index is built here."""

@@ -148,26 +148,31 @@ def test_a_webcam_that_is_not_there() -> None:
 
 
 def test_a_driver_that_hangs_is_told_by_whoever_looks() -> None:
-    blocked = threading.Event()
+    freed = [threading.Event(), threading.Event()]
 
     class Hanging(FakeCapture):
+        """Hangs before its second picture, and again behind it."""
+
         def read(self) -> tuple[bool, np.ndarray]:
             if self._reads:
-                blocked.wait(10)
+                freed[min(self._reads, 2) - 1].wait(10)
             return super().read()
 
     changed, stop = threading.Condition(), threading.Event()
     held = Arrivals(changed, frames=9, waits=False)
     reader = Reader(webcam(Hanging([number_image(0), number_image(1)])), held, settings=SETTINGS, clock=FAST, stop=stop)
     reader.start()
-    with changed:
-        changed.wait_for(lambda: reader.last_frame_s is not None, timeout=5)
-    FAST.wait(stop, 3.0)
-    reader.look(2.0)
-    assert (reader.state, reader.reason) == ("offline", "no picture for 2 s; its driver hangs")
-    blocked.set()
-    with changed:
-        changed.wait_for(lambda: reader.read == 2, timeout=5)
-    assert reader.state == "online"
-    stop.set()
-    reader.join(5)
+    try:
+        with changed:
+            changed.wait_for(lambda: reader.last_frame_s is not None, timeout=5)
+        FAST.wait(stop, 3.0)
+        reader.look(2.0)
+        assert (reader.state, reader.reason) == ("offline", "no picture for 2 s; its driver hangs")
+        freed[0].set()
+        with changed:
+            changed.wait_for(lambda: reader.read == 2, timeout=5)
+        assert reader.state == "online"
+    finally:
+        stop.set()
+        freed[1].set()
+        reader.join(5)

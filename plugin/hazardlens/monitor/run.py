@@ -71,7 +71,7 @@ class LiveRun(Iterator[FrameRecord]):
         self._turn = threading.RLock()
         self._ready: deque[FrameRecord] = deque()
         self.lane = (
-            LiveLane(parts.vlm, settings=settings, clock=clock, changed=self._changed)
+            LiveLane(parts.vlm, settings=settings, clock=clock, changed=self._changed, workers=parts.vlm.concurrency)
             if parts.vlm is not None
             else None
         )
