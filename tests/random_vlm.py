@@ -59,15 +59,15 @@ def tokenizer(*image_tokens: str, corpus: list[str] = CORPUS) -> PreTrainedToken
     )
 
 
-def text_settings(words: PreTrainedTokenizerFast) -> dict[str, object]:
+def text_settings(words: PreTrainedTokenizerFast, heads: int = 4) -> dict[str, object]:
     """A language model of two layers whose output is 60 rows wider than the tokenizer."""
     return {
         "vocab_size": len(words) + 60,
         "hidden_size": 64,
         "intermediate_size": 128,
         "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
+        "num_attention_heads": heads,
+        "num_key_value_heads": heads // 2,
         "max_position_embeddings": 8192,
         "pad_token_id": words.pad_token_id,
         "bos_token_id": words.bos_token_id,
@@ -75,8 +75,11 @@ def text_settings(words: PreTrainedTokenizerFast) -> dict[str, object]:
     }
 
 
-def build(folder: Path, *, seed: int = 0, demo: bool = False) -> Path:
-    """Write an Idefics3 with random weights to `folder`; `demo` marks it as a demo model."""
+def build(folder: Path, *, seed: int = 0, demo: bool = False, heads: int = 4) -> Path:
+    """Write an Idefics3 with random weights to `folder`; `demo` marks it as a demo model.
+
+    vLLM takes no heads as narrow as those of the default on a CPU; with 2 `heads` they are 32 wide.
+    """
     torch.manual_seed(seed)
     words = tokenizer("<image>", "<fake_token_around_image>", "<global-img>", "<row_1_col_1>")
     vision = {
@@ -88,7 +91,7 @@ def build(folder: Path, *, seed: int = 0, demo: bool = False) -> Path:
         "patch_size": 16,
     }
     config = Idefics3Config(
-        text_config=LlamaConfig(**text_settings(words)),
+        text_config=LlamaConfig(**text_settings(words, heads)),
         vision_config=vision,
         scale_factor=2,
         image_token_id=words.convert_tokens_to_ids("<image>"),

@@ -55,16 +55,19 @@ def transformers_serve(folder: Path, log: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def vllm(folder: Path, log: Path) -> Iterator[str]:
-    """vLLM on the CPU, from an environment of its own; gives its base URL."""
+def vllm(folder: Path, log: Path, *, context: int = 2048) -> Iterator[str]:
+    """vLLM on the CPU, from an environment of its own; gives its base URL.
+
+    Its backend is llguidance: under xgrammar models of random weights wrote raw control characters inside strings.
+    """
     if not VLLM_PYTHON.exists():
         pytest.skip(f"needs vLLM at {VLLM_PYTHON}, as .ci/run installs it, or HAZARDLENS_VLLM_PYTHON")
     port = _free_port()
     command = [
         str(VLLM_PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder),
-        "--served-model-name", NAME, "--host", "127.0.0.1", "--port", str(port), "--max-model-len", "2048",
+        "--served-model-name", NAME, "--host", "127.0.0.1", "--port", str(port), "--max-model-len", str(context),
         "--max-num-seqs", "4", "--dtype", "float32", "--enforce-eager",
-        "--structured-outputs-config", '{"disable_any_whitespace": true, "backend": "xgrammar"}',
+        "--structured-outputs-config", '{"disable_any_whitespace": true, "backend": "guidance"}',
     ]  # fmt: skip
     settings = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_NO_USAGE_STATS": "1"}
     with _running(command, port, log, settings):

@@ -9,6 +9,7 @@ import pytest
 from hazardlens.errors import ServerError
 from hazardlens.schema import FieldSchema
 from hazardlens.vlm.remote.model import RemoteVlm
+from tests.random_vlm import build
 from tests.servers.peers import NAME, llama_cpp, smollm2, transformers_serve, vllm
 from tests.vlm.remote.asking import HAZARD, ask, question
 
@@ -103,14 +104,15 @@ def test_transformers_ignores_schemas_and_is_found_out(served: str, random_vlm_f
 
 
 @pytest.fixture(scope="module")
-def paged(random_vlm_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with vllm(random_vlm_folder, tmp_path_factory.mktemp("vllm") / "log") as base_url:
+def paged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = build(tmp_path_factory.mktemp("paged"), heads=2)
+    with vllm(folder, tmp_path_factory.mktemp("vllm") / "log", context=4096) as base_url:
         yield base_url
 
 
 @pytest.mark.parametrize("api", APIS)
 def test_vllm_sees_and_holds_the_schema(paged: str, api: Any) -> None:
-    vlm = remote(paged, api=api, max_new_tokens=500)
+    vlm = remote(paged, api=api, max_new_tokens=1500)
     vlm.prepare(HAZARD.ground(2))
     assert vlm.proof is not None
     assert (vlm.proof.images, vlm.enforced) == ("yes", "server")
