@@ -96,7 +96,7 @@ def new_breaker(failures: int, reset_s: float) -> pybreaker.CircuitBreaker:
     return pybreaker.CircuitBreaker(
         fail_max=failures,
         reset_timeout=reset_s,
-        exclude=[lambda error: not (isinstance(error, Fault) and error.kind in SERVER_FAULTS)],
+        exclude=[lambda error: isinstance(error, Fault) and error.kind not in SERVER_FAULTS],
         throw_new_error_on_trip=False,
     )
 
@@ -166,6 +166,9 @@ class Exchange:
             is_over = time.monotonic() >= self._until_s - _TICK_S
             if fault.kind == "timeout" and self._last is not None and is_over:
                 raise self._last from None  # what went wrong before says more than that the time is up
+            if fault.kind in ("spent", "open") and self._last is not None:
+                self._until_s = 0.0  # no further try
+                raise self._last from None  # it was asked, and that is what became of it
             self._last = fault
             self._faults[fault.kind] += 1
             if fault.kind == "rejected" and self._cut is not None:
@@ -181,11 +184,9 @@ class Exchange:
             raise
 
     async def _ask(self) -> Reply:
-        left_s = self._until_s - time.monotonic()
-        if self.line.gate.closed_s > left_s:
+        if not await self.line.gate.passed(self._until_s):
             asks = f"the server asks to wait {self.line.gate.closed_s:.0f} s, longer than an answer may take"
             raise Fault("rejected", asks)
-        await self.line.gate.passed()
         spent = self.line.spending.take_call()
         if spent is not None:
             raise Fault("spent", spent)

@@ -25,10 +25,11 @@ class Gate:
         """Seconds until it opens; 0 where it is open."""
         return max(0.0, self._open_at_s - time.monotonic())
 
-    async def passed(self) -> None:
-        """Wait until it is open."""
-        while self.closed_s:
-            await asyncio.sleep(self.closed_s)
+    async def passed(self, until_s: float) -> bool:
+        """Wait until it is open; whether that is before a time of the monotonic clock."""
+        while (closed_s := self.closed_s) and time.monotonic() + closed_s <= until_s:
+            await asyncio.sleep(closed_s)
+        return not closed_s
 
 
 class Spending:

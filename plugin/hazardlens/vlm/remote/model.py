@@ -180,14 +180,14 @@ class RemoteVlm(Vlm):
             prober = Prober(self._line.connection, self._request, self._line.spending)
             if self.proof is None:
                 self.proof = self._prove(prober, schema)
-                if self.proof.images == "no" and self._pictures:
-                    raise ServerError(
-                        f"{self.name} takes no pictures: {self.proof.why}",
-                        help="Name a model that sees, or set vlm.pictures: false to ask about the detections only.",
-                    )
             elif self.proof.enforces:
                 self.proof = replace(self.proof, enforces=_enforces(prober, schema, self._dialect))
             self.enforced = "server" if self.proof.enforces else "checked"
+            if self._is_blind:
+                raise ServerError(
+                    self._blindness,
+                    help="Name a model that sees, or set vlm.pictures: false to ask about the detections only.",
+                )
             if not self.proof.enforces:
                 _log.warning("%s does not hold the schema; its answers are only checked afterwards", self.name)
 
@@ -206,6 +206,8 @@ class RemoteVlm(Vlm):
 
     async def ask_async(self, question: Question, shown: Shown) -> Reply:
         """Ask the server, and validate what it says; every failure is in the reply."""
+        if self._is_blind:
+            return Reply(text="", end="error", reason=self._blindness, attempts=0, enforced=self.enforced)
         asked = self._asked(question, shown)
         key = self._key(asked) if self._answers is not None else ""
         known = self._answers.get(key) if self._answers is not None else None
@@ -221,6 +223,14 @@ class RemoteVlm(Vlm):
     def close(self) -> None:
         """Close the connections; asks nothing more."""
         self._end()
+
+    @property
+    def _is_blind(self) -> bool:
+        return self._pictures and self.proof is not None and self.proof.images == "no"
+
+    @property
+    def _blindness(self) -> str:
+        return f"{self.name} takes no pictures: {self.proof.why if self.proof else ''}"
 
     def _asked(self, question: Question, shown: Shown) -> Asked:
         api, row = self._line.connection.endpoint.api, self._dialect

@@ -35,6 +35,8 @@ _REFUSAL = re.compile(
 )
 _TYPOGRAPHIC = "\u2019"
 _LONGEST_TOLD = 300
+_BEGINS = 400
+"""Characters that are looked at; the expression takes the square of what it is given."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,7 +90,11 @@ def refusal_in(value: object) -> str | None:
     Told by how it begins, in English; it looks for refusals to help, not for things that cannot be seen.
     """
     texts = [value] if isinstance(value, str) else list(_strings(value))
-    return next((text[:_LONGEST_TOLD] for text in texts if _REFUSAL.match(text.replace(_TYPOGRAPHIC, "'"))), None)
+    return next((text[:_LONGEST_TOLD] for text in texts if _REFUSAL.match(_beginning(text))), None)
+
+
+def _beginning(text: str) -> str:
+    return text.lstrip()[:_BEGINS].replace(_TYPOGRAPHIC, "'")
 
 
 def _strings(value: object) -> Iterator[str]:
@@ -124,7 +130,7 @@ def _read_chat(body: Mapping[str, Any]) -> Said:
     text = _joined(message.get("content"), ("text", "output_text"))
     refusal = _text(message.get("refusal")) or _joined(message.get("content"), ("refusal",))
     arguments = _chat_arguments(message)
-    return _judged(text or arguments, refusal, finish, ended=finish)
+    return _judged(arguments or text, refusal, finish, ended=finish)
 
 
 def _chat_arguments(message: Mapping[str, Any]) -> str:
@@ -148,7 +154,7 @@ def _read_responses(body: Mapping[str, Any]) -> Said:
     refusal = "".join(_joined(content, ("refusal",)) for content in contents)
     calls = [_arguments(item) for item in items if item.get("type") == "function_call"]
     ended = _text(_mapping(body.get("incomplete_details")).get("reason")) if status == "incomplete" else ""
-    text = text or next((call for call in calls if call), "")
+    text = next((call for call in calls if call), "") or text
     if status in ("in_progress", "queued"):
         return Said(text=text, end="failed", reason=f"the server answered before it was done: {status}")
     return _judged(text, refusal, ended or ("length" if status == "incomplete" else ""), ended=ended or status)

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 MARK = "[secret]"
 _LEAST_CHARACTERS = 4
+_LEAST_OF_A_WORD = 8
 
 
 class Redactor:
@@ -17,7 +18,9 @@ class Redactor:
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        known = {secret for secret in secrets if len(secret) >= _LEAST_CHARACTERS}
+        given = list(secrets)
+        words = [word for secret in given for word in secret.split() if len(word) >= _LEAST_OF_A_WORD]
+        known = {secret for secret in [*given, *words] if len(secret) >= _LEAST_CHARACTERS}
         known |= {quote(secret, safe="") for secret in known}
         self._secrets = sorted(known, key=len, reverse=True)
 

@@ -12,7 +12,7 @@ from hazardlens.vlm.remote.forms import DETECTIONS
 
 _THINKING = re.compile(r"^\s*<(think|thinking|reasoning|reason)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 _THOUGHT = re.compile(r"^.*</(?:think|thinking|reasoning|reason)>", re.DOTALL | re.IGNORECASE)
-_FENCE = re.compile(r"```[a-zA-Z0-9_-]*[ \t]*\r?\n(.*?)\r?\n?[ \t]*```", re.DOTALL)
+_FENCE = re.compile(r"```[a-zA-Z0-9_-]*+[ \t]*+\r?\n(.*?)```", re.DOTALL)
 
 
 def restored(text: str, schema: GroundedSchema) -> str:
