@@ -126,6 +126,14 @@ def test_an_unsure_answer_neither_begins_nor_ends_and_an_unknown_sureness_counts
     frames = [record(0, "high", sure=0.5), record(1, "high", sure=0.9), record(2, "high", sure=0.5), record(3, "none")]
     assert [(state, time_s) for state, _, time_s in told(watch(**rule), frames)] == [("began", 1), ("ended", 3)]
     assert told(watch(**rule), [record(0, "high")]) == [("began", None, 0)]
+    unsure_calm = [record(0, "high", sure=0.9), record(1, "none", sure=0.2)]
+    assert told(watch(**rule), unsure_calm) == [("began", None, 0)]
+
+
+def test_answers_that_are_slow_begin_and_end_an_alert_as_well() -> None:
+    slow = [record(6.0 * k, "high" if k < 3 else "none") for k in range(8)]
+    alerts = told(watch(**HIGH, for_answers=2, clear_s=3), slow)
+    assert [(state, time_s) for state, _, time_s in alerts] == [("began", 6), ("ended", 24)]
 
 
 def test_each_track_has_its_own_alert_and_one_that_is_gone_ends() -> None:

@@ -85,11 +85,11 @@ class Evidence:
     def see(self, outcome: Outcome) -> None:
         """Take in a frame as it comes, before the alerts that it begins."""
         record = outcome.record
-        ring = self._rings.setdefault(record.source, Ring(self._settings, self._horizon_s))
-        ring.add(self._painter(record.size_wh).mark(outcome.frame.image), record.time_s)
         for clip in [one for one in self._pending if one.source == record.source and record.time_s > one.to_s]:
             self._pending.remove(clip)
             self._make(clip)
+        ring = self._rings.setdefault(record.source, Ring(self._settings, self._horizon_s))
+        ring.add(self._painter(record.size_wh).mark(outcome.frame.image), record.time_s)
 
     def begin(self, alert: Mapping[str, Any], outcome: Outcome) -> dict[str, str]:
         """Keep the evidence of an alert that begins with this outcome.
@@ -137,6 +137,7 @@ class Evidence:
     def _make(self, clip: _Clip) -> None:
         pictures = self._rings[clip.source].between(clip.from_s, clip.to_s) if clip.source in self._rings else []
         if not pictures:
+            self._fail(f"{clip.name}.mp4", "its pictures are gone, for the answer came too late")
             return
         if self._worker is None:
             self._worker = threading.Thread(target=self._work, name="hazardlens-evidence", daemon=True)

@@ -78,6 +78,10 @@ class Judge:
         return told
 
     def _fields(self, record: FrameRecord, fields: Fields, detection: int | None) -> tuple[Verdict, str]:
+        verdict, why = self._said(fields)
+        return (Verdict.BETWEEN, "") if self._unsure(record, detection) else (verdict, why)
+
+    def _said(self, fields: Fields) -> tuple[Verdict, str]:
         rule = self._rule
         if not matches(rule.when, fields):
             return Verdict.CLEAR, ""
@@ -90,11 +94,16 @@ class Judge:
                 return Verdict.CLEAR, ""
             verdict = min(verdict, Verdict.HOLDS if place >= wanted else Verdict.BETWEEN)
         named = dict.fromkeys([*rule.when, *rule.at_least])
-        for field in named if rule.min_sure is not None else ():
-            sure = record.confidence_of(field, detection=detection)
-            if sure is not None and rule.min_sure is not None and sure < rule.min_sure:
-                verdict = min(verdict, Verdict.BETWEEN)
         return verdict, " and ".join(f"{field} is {spell(fields.get(field))}" for field in named)
+
+    def _unsure(self, record: FrameRecord, detection: int | None) -> bool:
+        """Whether the model was less sure of one of the values than the rule asks for."""
+        least = self._rule.min_sure
+        if least is None:
+            return False
+        named = dict.fromkeys([*self._rule.when, *self._rule.at_least])
+        sure = (record.confidence_of(field, detection=detection) for field in named)
+        return any(one is not None and one < least for one in sure)
 
     def _count(self, record: FrameRecord) -> tuple[Verdict, str]:
         verdicts = [self._seen(record, one)[0] for one in record.detections]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import queue
@@ -21,6 +22,7 @@ _log = logging.getLogger(__name__)
 
 _WAITING = 1000
 _TRIES = 4
+_WIRE_LOGS = ("httpcore2", "httpx2")
 
 
 class Notifier:
@@ -44,6 +46,9 @@ class Notifier:
         self._under_way = 0
         if settings.webhook is not None and self._address is None:
             _log.warning("alerts.webhook: the environment has no such variable; nothing is posted")
+        for name in _WIRE_LOGS:  # they print whole addresses
+            if logging.getLogger(name).level == logging.NOTSET:
+                logging.getLogger(name).setLevel(logging.WARNING)
         ways = (settings.command, self._address)
         self._worker = threading.Thread(target=self._work, name="hazardlens-notify", daemon=True) if any(ways) else None
         if self._worker is not None:
@@ -68,7 +73,8 @@ class Notifier:
         self._stop.set()
         if left := self._alerts.unfinished_tasks:
             _log.warning("%d alerts were not handed to command and webhook; they are in the records", left)
-        self._alerts.put(None)
+        with contextlib.suppress(queue.Full):  # the thread looks at `_stop` behind each alert
+            self._alerts.put_nowait(None)
         self._worker.join(0.2)
         self._worker = None
 
@@ -90,9 +96,15 @@ class Notifier:
     def _run(self, text: str) -> None:
         command = list(self._settings.command or ())
         limit_s = self._settings.notify_timeout_s
-        done = subprocess.run(command, input=text + "\n", text=True, capture_output=True, timeout=limit_s, check=False)  # noqa: S603
+        try:
+            done = subprocess.run(  # noqa: S603
+                command, input=(text + "\n").encode(), capture_output=True, timeout=limit_s, check=False
+            )
+        except subprocess.TimeoutExpired:  # its own text quotes the arguments
+            raise TimeoutError(f"{command[0]} has not ended within {limit_s:g} s") from None
         if done.returncode != 0:
-            raise RuntimeError(f"{command[0]} ended with {done.returncode}: {done.stderr.strip()[-200:]}")
+            said = done.stderr.decode(errors="replace").strip()[-200:]
+            raise RuntimeError(f"{command[0]} ended with {done.returncode}: {said}")
 
     def _post(self, text: str) -> None:
         retrying = tenacity.Retrying(
@@ -109,7 +121,7 @@ class Notifier:
         reply = httpx2.post(
             str(self._address), content=text.encode(), headers=headers, timeout=self._settings.notify_timeout_s
         )
-        if reply.status_code >= 400:
+        if not reply.is_success:  # one that is sent elsewhere has not been taken
             raise _RefusedError(reply.status_code)
 
     def _fail(self, name: str, why: str) -> None:

@@ -29,8 +29,12 @@ class AlertWatch:
     """
 
     def __init__(self, pipeline: Pipeline, schema: FieldSchema) -> None:
-        gap_s = pipeline.max_age_s
-        self._rules = [_Watched(rule, schema, pipeline.zones, gap_s) for rule in pipeline.alerts.rules]
+        seen_s = pipeline.max_age_s
+        answered_s = max(seen_s, pipeline.live.question_timeout_s + (pipeline.ask.every_s or 0.0))
+        self._rules = [
+            _Watched(rule, schema, pipeline.zones, answered_s if rule.reads_answers else seen_s)
+            for rule in pipeline.alerts.rules
+        ]
         self._newest: FrameRecord | None = None
 
     def see(self, record: FrameRecord, *, late: bool = False) -> FrameRecord:

@@ -59,7 +59,7 @@ def _vlm(run: Running) -> dict[str, Any] | None:
     held_s = lane.held_s
     return {
         "model": lane.vlm.name,
-        "state": "idle" if not lane.under_way else "asking" if held_s is None else "hangs",
+        "state": "hangs" if held_s is not None else "asking" if lane.under_way else "idle",
         "held_s": None if held_s is None else round(held_s, 1),
         "calls": lane.calls,
         "under_way": lane.under_way,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections import deque
@@ -43,6 +44,7 @@ class RotatingLines:
         self._keep = keep
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
+        self._closed = False
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._open()
@@ -82,9 +84,10 @@ class RotatingLines:
 
     def close(self) -> None:
         """Write what waits and close the file; may be called twice."""
-        if self._file.closed:
+        if self._closed:
             return
         self.flush()
+        self._closed = True
         if self._waiting:
             _log.warning("%s: %d lines could not be written: %s", self.path, len(self._waiting), self.failure)
         self._file.close()
@@ -98,6 +101,8 @@ class RotatingLines:
             self._file.truncate(self._whole_bytes)
 
     def _write(self, data: bytes) -> None:
+        if self._file.closed and not self._closed:  # putting the file aside failed half-way
+            self._open()
         full = self._rotate_bytes is not None and self._whole_bytes + len(data) > self._rotate_bytes
         if full and self._whole_bytes:
             self._rotate()
@@ -114,7 +119,8 @@ class RotatingLines:
     def _rotate(self) -> None:
         self._file.close()
         stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
-        self.path.rename(self.path.with_name(f"{self.path.stem}.{stamp}{self.path.suffix}"))
+        with contextlib.suppress(FileNotFoundError):  # somebody took it away
+            self.path.rename(self.path.with_name(f"{self.path.stem}.{stamp}{self.path.suffix}"))
         self._open()
         aside = sorted(self.path.parent.glob(f"{self.path.stem}.*Z{self.path.suffix}"))
         for old in aside[: max(0, len(aside) - self._keep + 1)]:
