@@ -33,10 +33,7 @@ def check_vlm(settled: Settled, *, out: Console, err: Console) -> int:
     settings = settled.pipeline.vlm
     if settings is None:
         raise InputError("the pipeline has no VLM to check", help="Set vlm in the pipeline, or give --vlm.")
-    verdicts = [
-        _check(one, settled.schema, settled.pipeline.max_objects, out=out, err=err)
-        for one in (settings, *settings.fallback)
-    ]
+    verdicts = [_check(one, settled.schema, settled.pipeline.max_objects, out=out, err=err) for one in settings.members]
     return next((code for code in (_UNUSABLE, _PARTLY) if code in verdicts), _OK)
 
 
