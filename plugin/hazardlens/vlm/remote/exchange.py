@@ -15,11 +15,13 @@ from tenacity.stop import stop_before_delay
 
 from hazardlens.schema import AnswerError, GroundedSchema
 from hazardlens.schema.bare import GroundedText
+from hazardlens.schema.spelling import read_strict, spell
 from hazardlens.vlm.base import Enforced, Reply, ReplyEnd
 from hazardlens.vlm.remote.connection import Connection, Messages
 from hazardlens.vlm.remote.faults import SERVER_FAULTS, Fault, Kind, fault_of
 from hazardlens.vlm.remote.limits import Gate, Spending
 from hazardlens.vlm.remote.reading import Said, read_response, refusal_in
+from hazardlens.vlm.remote.redaction import Redactor
 from hazardlens.vlm.remote.restoring import restored
 
 _ENDS: Mapping[Kind, ReplyEnd] = {
@@ -193,7 +195,7 @@ class Exchange:
         try:
             said = await self._call()
         except pybreaker.CircuitBreakerError as error:
-            raise fault_of(error) from None
+            raise fault_of(error, self.line.connection.redact) from None
         return self._judged(said)
 
     async def _call(self) -> Said:
@@ -206,16 +208,15 @@ class Exchange:
                     response = await connection.call_async(
                         self.asked.messages(self._addition), self.asked.arguments(self._budget)
                     )
-                said = read_response(response, connection.endpoint.api)
+                said = read_response(response, connection.endpoint.api, connection.redact)
             except Exception as error:  # noqa: BLE001 - each becomes a fault, of which some are tried again
-                fault = fault_of(error)
-                fault = Fault(fault.kind, connection.redact(fault.reason), wait_s=fault.wait_s)
+                fault = fault_of(error, connection.redact)
                 if fault.wait_s is not None:
                     self.line.gate.hold(fault.wait_s)
                 raise fault from None
             self._count(said)
             if said.end == "failed":
-                raise Fault("server", connection.redact(said.reason or "the server failed"), said=said)
+                raise Fault("server", said.reason or "the server failed", said=said)
             return said
 
     def _count(self, said: Said) -> None:
@@ -234,9 +235,11 @@ class Exchange:
         redact, schema = self.line.connection.redact, self.asked.schema
         raw = redact(said.text)
         text = restored(raw, schema)
-        reason = redact(said.reason or "")
+        told = _respelled(text, redact)
+        if told is not None:
+            text = raw = told
         if said.end in ("truncated", "refused"):
-            raise Fault("truncated" if said.end == "truncated" else "refused", reason, said=said, text=raw)
+            raise Fault("truncated" if said.end == "truncated" else "refused", said.reason or "", said=said, text=raw)
         cut = said.output_tokens is not None and said.output_tokens >= self._budget
         if cut and isinstance(schema, GroundedText):
             raise Fault("truncated", _CUT_SILENTLY, said=said, text=raw)
@@ -247,7 +250,7 @@ class Exchange:
             if refusal is None and cut:
                 raise Fault("truncated", _CUT_SILENTLY, said=said, text=raw) from None
             if refusal is None:
-                raise Fault("invalid", str(error), said=said, text=raw) from None
+                raise Fault("invalid", redact(str(error)), said=said, text=raw) from None
         if refusal is not None:
             raise Fault("refused", f"the answer is a refusal: {refusal}", said=said, text=raw)
         return self._reply(text=text, raw=raw)
@@ -268,3 +271,13 @@ class Exchange:
         end = _ENDS.get(fault.kind, "error")
         tries = f" ({self._attempts} tries)" if self._attempts > 1 else ""
         return self._reply(text=fault.text, raw=fault.text, end=end, reason=f"{fault.reason}{tries}")
+
+
+def _respelled(text: str, redact: Redactor) -> str | None:
+    """An answer spelled anew without secrets, where escapes of its strings hide one; else None."""
+    try:
+        spelled = spell(read_strict(text))
+        told = redact(spelled)
+    except ValueError:
+        spelled, told = text, redact.bare(text)
+    return None if told == spelled else told

@@ -122,7 +122,7 @@ class RemoteVlm(Vlm):
             api_key_env=api_key_env,
             headers=dict(headers or {}),
             headers_env=dict(headers_env or {}),
-            more_headers=tuple((request or {}).get("extra_headers", {})),
+            more_headers=tuple((request or {}).get("extra_headers") or {}),
             ca_file=ca_file,
             try_timeout_s=patience.try_s,
             concurrency=concurrency,

@@ -142,10 +142,9 @@ class Prober:
                 if not wanted:
                     raise
                 response = self._connection.call(messages, base)
-            said = read_response(response, self._api)
+            said = read_response(response, self._api, self._connection.redact)
         except Exception as error:  # noqa: BLE001 - each becomes a fault
-            fault = fault_of(error)
-            raise Fault(fault.kind, self._connection.redact(fault.reason)) from None
+            raise fault_of(error, self._connection.redact) from None
         self._spending.add_tokens((said.input_tokens or 0) + (said.output_tokens or 0))
         body = response.to_dict(mode="json", warnings=False) if hasattr(response, "to_dict") else {}
         return said, body

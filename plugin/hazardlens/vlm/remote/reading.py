@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from hazardlens.vlm.remote.dialects import Api
+from hazardlens.vlm.remote.redaction import Redactor
 
 End = Literal["complete", "truncated", "refused", "failed"]
 
@@ -33,6 +34,7 @@ _REFUSAL = re.compile(
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
+_NO_SECRETS = Redactor(())
 _TYPOGRAPHIC = "\u2019"
 _LONGEST_TOLD = 300
 _BEGINS = 400
@@ -62,17 +64,18 @@ class MalformedResponseError(ValueError):
     """A response that is none of the API's: HTML, a stream, JSON of another kind."""
 
 
-def read_response(response: object, api: Api) -> Said:
+def read_response(response: object, api: Api, redact: Redactor = _NO_SECRETS) -> Said:
     """Read a response of `ultralytics.LLM`.
 
     Args:
         response: The SDK's response object, or the text that the SDK gives where it found no JSON.
         api: The API that was called.
+        redact: Takes secrets out, before anything is cut short.
 
     Raises:
         MalformedResponseError: If it is no response of that API.
     """
-    body = _body(response)
+    body = _body(response, redact)
     usage = _mapping(body.get("usage"))
     said = _read_chat(body) if api == "chat.completions" else _read_responses(body)
     return Said(
@@ -108,18 +111,19 @@ def _strings(value: object) -> Iterator[str]:
             yield from _strings(item)
 
 
-def _body(response: object) -> Mapping[str, Any]:
+def _body(response: object, redact: Redactor) -> Mapping[str, Any]:
     if isinstance(response, str):
         try:
             response = json.loads(response)
         except (ValueError, RecursionError):
-            begins = " ".join(str(response)[:60].split())
+            begins = " ".join(redact(str(response))[:60].split())
             raise MalformedResponseError(f"the server's answer is no JSON: it begins with {begins!r}") from None
     elif hasattr(response, "to_dict"):
         response = response.to_dict(mode="python", exclude_unset=True, warnings=False)
     if not isinstance(response, Mapping):
         raise MalformedResponseError(f"expected a response object, the server sent {type(response).__name__}")
-    return response
+    read: Mapping[str, Any] = redact.within(response)
+    return read
 
 
 def _read_chat(body: Mapping[str, Any]) -> Said:
