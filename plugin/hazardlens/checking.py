@@ -45,7 +45,8 @@ def _check(settings: VlmSettings, schema: FieldSchema, objects: int, *, out: Con
             vlm.prepare(schema.ground(count))
     except ServerError as error:
         failure = error
-    code = _tell(vlm, schema, objects, out) if failure is None or getattr(vlm, "proof", None) else _UNUSABLE
+    proof = getattr(vlm, "proof", None)
+    code = _tell(vlm, schema, objects, out) if failure is None or (proof and proof.images == "no") else _UNUSABLE
     if failure is not None:
         print_error(err, failure)
         return _UNUSABLE

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pybreaker
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential_jitter
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 from tenacity.stop import stop_before_delay
 
 from hazardlens.schema import AnswerError, GroundedSchema
@@ -20,6 +20,7 @@ from hazardlens.vlm.base import Enforced, Reply, ReplyEnd
 from hazardlens.vlm.remote.connection import Connection, Messages
 from hazardlens.vlm.remote.faults import SERVER_FAULTS, Fault, Kind, fault_of
 from hazardlens.vlm.remote.limits import Gate, Spending
+from hazardlens.vlm.remote.patience import Patience
 from hazardlens.vlm.remote.reading import Said, read_response, refusal_in
 from hazardlens.vlm.remote.redaction import Redactor
 from hazardlens.vlm.remote.restoring import restored
@@ -34,25 +35,6 @@ _ENDS: Mapping[Kind, ReplyEnd] = {
 _TOLD = 1_000
 _TICK_S = 0.02
 _CUT_SILENTLY = "the answer was cut by the token budget, though the server says that it is complete"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Patience:
-    """How long and how often a question is tried.
-
-    Attributes:
-        within_s: Wall time for all tries together.
-        try_s: Wall time for one.
-        tries: Most tries against faults of the server.
-        first_wait_s: Wait after the first failed try, about; it doubles from try to try.
-        longest_wait_s: Longest such wait.
-    """
-
-    within_s: float = 60.0
-    try_s: float = 60.0
-    tries: int = 4
-    first_wait_s: float = 0.5
-    longest_wait_s: float = 8.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -117,7 +99,7 @@ class Exchange:
     _addition: str = ""
     _budget: int = 0
     _attempts: int = 0
-    _faults: Counter[str] = field(default_factory=Counter)
+    _faults: Counter[Kind] = field(default_factory=Counter)
     _tokens: dict[str, int | None] = field(default_factory=lambda: {"input": None, "output": None})
     _cut: Fault | None = None
     _last: Fault | None = None
@@ -144,22 +126,16 @@ class Exchange:
         """Whether another try can help."""
         if not isinstance(error, Fault) or time.monotonic() >= self._until_s - _TICK_S:
             return False
-        if error.kind in SERVER_FAULTS:
-            return sum(self._faults[kind] for kind in SERVER_FAULTS) < self.line.patience.tries
         if error.kind in ("invalid", "truncated"):
             return self._faults[error.kind] < 2
-        return error.kind == "busy"
+        return self.line.patience.helps(error.kind, self._faults)
 
     def _wait(self, state: RetryCallState) -> float:
         """Seconds until the next try; none where the server itself is well."""
         fault = state.outcome.exception() if state.outcome is not None else None
         if isinstance(fault, Fault) and fault.kind in ("invalid", "truncated"):
             return 0.0
-        patience = self.line.patience
-        grown = wait_exponential_jitter(
-            multiplier=patience.first_wait_s, max=patience.longest_wait_s, jitter=patience.first_wait_s
-        )(state)
-        return max(grown, self.line.gate.closed_s)
+        return self.line.patience.wait_s(state, self.line.gate)
 
     async def _try(self) -> Reply:
         try:
