@@ -24,6 +24,7 @@ from hazardlens.vlm.remote.patience import Patience
 from hazardlens.vlm.remote.reading import Said, read_response, refusal_in
 from hazardlens.vlm.remote.redaction import Redactor
 from hazardlens.vlm.remote.restoring import restored
+from hazardlens.vlm.remote.wire import budget_in
 
 _ENDS: Mapping[Kind, ReplyEnd] = {
     "invalid": "complete",
@@ -35,6 +36,7 @@ _ENDS: Mapping[Kind, ReplyEnd] = {
 _TOLD = 1_000
 _TICK_S = 0.02
 _CUT_SILENTLY = "the answer was cut by the token budget, though the server says that it is complete"
+_NOT_WHOLE = "the server does not say that the answer is whole, and a text that is no JSON may be cut unnoticed"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -98,6 +100,7 @@ class Exchange:
     asked: Asked
     _addition: str = ""
     _budget: int = 0
+    _sent: int | None = None
     _attempts: int = 0
     _faults: Counter[Kind] = field(default_factory=Counter)
     _tokens: dict[str, int | None] = field(default_factory=lambda: {"input": None, "output": None})
@@ -153,13 +156,21 @@ class Exchange:
                 self._faults["truncated"] += 1
                 raise self._cut from None  # the larger budget does not fit into the context
             if fault.kind == "truncated":
-                self._cut, self._budget = fault, 2 * self._budget
+                self._cut = fault
+                self._enlarge()
             if fault.kind == "invalid":
                 self._addition = (
                     f"An earlier answer was not valid:\n{fault.text[:_TOLD]}\nWhat is wrong with it: "
                     f"{fault.reason[:_TOLD]}\nAnswer again, and mend that."
                 )
             raise
+
+    def _enlarge(self) -> None:
+        """Double the budget; where the request names another one, which stays as it is, there is no further try."""
+        before, after = (budget_in(self.asked.arguments(tokens)) for tokens in (self._budget, 2 * self._budget))
+        if before is None or after is None or after <= before:
+            self._faults["truncated"] += 1
+        self._budget *= 2
 
     async def _ask(self) -> Reply:
         if not await self.line.gate.passed(self._until_s):
@@ -179,17 +190,17 @@ class Exchange:
         connection, left_s = self.line.connection, self._until_s - time.monotonic()
         with self.line.breaker.calling():
             self._attempts += 1
+            arguments = self.asked.arguments(self._budget)
             try:
                 async with asyncio.timeout(min(self.line.patience.try_s, left_s)):
-                    response = await connection.call_async(
-                        self.asked.messages(self._addition), self.asked.arguments(self._budget)
-                    )
+                    response = await connection.call_async(self.asked.messages(self._addition), arguments)
                 said = read_response(response, connection.endpoint.api, connection.redact)
             except Exception as error:  # noqa: BLE001 - each becomes a fault, of which some are tried again
                 fault = fault_of(error, connection.redact)
                 if fault.wait_s is not None:
                     self.line.gate.hold(fault.wait_s)
                 raise fault from None
+            self._sent = budget_in(arguments)
             self._count(said)
             if said.end == "failed":
                 raise Fault("server", said.reason or "the server failed", said=said)
@@ -199,7 +210,7 @@ class Exchange:
         for name, count in (("input", said.input_tokens), ("output", said.output_tokens)):
             if count is not None:
                 self._tokens[name] = (self._tokens[name] or 0) + count
-        unknown = self._budget if said.output_tokens is None else 0
+        unknown = (self._sent or self._budget) if said.output_tokens is None else 0
         self.line.spending.add_tokens((said.input_tokens or 0) + (said.output_tokens or 0) + unknown)
 
     def _judged(self, said: Said) -> Reply:
@@ -216,9 +227,9 @@ class Exchange:
             text = raw = told
         if said.end in ("truncated", "refused"):
             raise Fault("truncated" if said.end == "truncated" else "refused", said.reason or "", said=said, text=raw)
-        cut = said.output_tokens is not None and said.output_tokens >= self._budget
-        if cut and isinstance(schema, GroundedText):
-            raise Fault("truncated", _CUT_SILENTLY, said=said, text=raw)
+        cut = said.output_tokens is not None and self._sent is not None and said.output_tokens >= self._sent
+        if isinstance(schema, GroundedText) and (cut or not (said.is_whole or _is_object(text))):
+            raise Fault("truncated", _CUT_SILENTLY if cut else _NOT_WHOLE, said=said, text=raw)
         try:
             refusal = refusal_in(schema.parse(text))
         except AnswerError as error:
@@ -247,6 +258,14 @@ class Exchange:
         end = _ENDS.get(fault.kind, "error")
         tries = f" ({self._attempts} tries)" if self._attempts > 1 else ""
         return self._reply(text=fault.text, raw=fault.text, end=end, reason=f"{fault.reason}{tries}")
+
+
+def _is_object(text: str) -> bool:
+    """Whether a text is a JSON object, which says by itself that it is whole."""
+    try:
+        return isinstance(read_strict(text), dict)
+    except ValueError:
+        return False
 
 
 def _respelled(text: str, redact: Redactor) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from hazardlens.vlm.remote.dialects import Api
@@ -17,6 +17,9 @@ from hazardlens.vlm.remote.redaction import Redactor
 End = Literal["complete", "truncated", "refused", "failed"]
 
 _CUT = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
+_WHOLE = frozenset(
+    {"stop", "eos", "eos_token", "end_turn", "stop_sequence", "tool_calls", "function_call", "complete", "completed"}
+)
 _FILTERED = frozenset({"content_filter", "safety", "refusal", "content-filter"})
 _REFUSAL = re.compile(
     r"""\W*
@@ -51,6 +54,7 @@ class Said:
         reason: Why it is not complete, or None.
         input_tokens: As the server counted, or None.
         output_tokens: As the server counted, or None.
+        is_whole: Whether the server says in words that are known that the answer came to its own end.
     """
 
     text: str
@@ -58,6 +62,7 @@ class Said:
     reason: str | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
+    is_whole: bool = False
 
 
 class MalformedResponseError(ValueError):
@@ -78,10 +83,8 @@ def read_response(response: object, api: Api, redact: Redactor = _NO_SECRETS) ->
     body = _body(response, redact)
     usage = _mapping(body.get("usage"))
     said = _read_chat(body) if api == "chat.completions" else _read_responses(body)
-    return Said(
-        text=said.text,
-        end=said.end,
-        reason=said.reason,
+    return replace(
+        said,
         input_tokens=_count(usage, "prompt_tokens", "input_tokens"),
         output_tokens=_count(usage, "completion_tokens", "output_tokens"),
     )
@@ -174,7 +177,7 @@ def _judged(text: str, refusal: str, finish: str, *, ended: str) -> Said:
         return Said(text=text, end="truncated", reason=f"the answer was cut by the token budget{empty}: {ended}")
     if finish == "error":
         return Said(text=text, end="failed", reason="the server says that it failed")
-    return Said(text=text)
+    return Said(text=text, is_whole=ended.lower() in _WHOLE)
 
 
 def _without_answer(body: Mapping[str, Any], name: str) -> str:
