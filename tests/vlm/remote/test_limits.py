@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from hazardlens.errors import ServerError
-from hazardlens.testing import FakeServer
+from hazardlens.testing import FakeServer, FakeVlm
 from hazardlens.testing.server import FAULTS, Act, Received, answer, holding
+from hazardlens.vlm.base import Question, Reply, Shown
 from hazardlens.vlm.fallback import FallbackVlm
 from hazardlens.vlm.prompt import show
 from hazardlens.vlm.remote import reading
@@ -112,6 +113,64 @@ def test_what_was_asked_and_failed_is_not_called_skipped() -> None:
         result = ask(remote(server.base_url, calls_per_minute=1))
         assert (result.status, result.attempts, server.count) == ("invalid", 1, 1)
     assert "dragon" in str(result.reason)
+
+
+class FakeFailingVlm(FakeVlm):
+    """Gives no answer, to four questions at once."""
+
+    concurrency = 4
+
+    def ask(self, question: Question, shown: Shown, stop: threading.Event) -> Reply:
+        return Reply(text="", end="error", reason="no")
+
+
+class FakeSlowVlm(FakeVlm):
+    """Waits to be let go, and knows how many questions it had at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.running = self.most = self.asked = 0
+        self.go = threading.Event()
+
+    def ask(self, question: Question, shown: Shown, stop: threading.Event) -> Reply:
+        self.running += 1
+        self.asked += 1
+        self.most = max(self.most, self.running)
+        self.go.wait(10)
+        self.running -= 1
+        return super().ask(question, shown, stop)
+
+
+def test_a_fallback_is_asked_no_more_at_once_than_it_takes() -> None:
+    slow, stop = FakeSlowVlm(), threading.Event()
+    vlm = FallbackVlm([FakeFailingVlm(), slow])
+    asked = question()
+    shown, ends = show(asked, vlm.view), []
+    threads = [
+        threading.Thread(target=lambda: ends.append(vlm.ask(asked, shown, stop).end)) for _ in range(vlm.concurrency)
+    ]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: slow.asked == 1)
+    threading.Event().wait(0.2)
+    assert (slow.asked, slow.most) == (1, 1)
+    stop.set()
+    eventually(lambda: len(ends) == 3)  # what waits for its turn ends when nobody waits for it
+    assert ends == ["timeout"] * 3
+    stop.clear()
+    slow.go.set()
+    for thread in threads:
+        thread.join()
+    assert slow.most == 1
+    assert vlm.ask(asked, shown, stop).end == "complete", "its place is free again"
+
+
+def test_faults_of_questions_in_flight_together_are_no_row() -> None:
+    with FakeServer(FAULTS["down"]) as server:
+        vlm = remote(server.base_url, concurrency=4, breaker_failures=2, breaker_reset_s=60, tries=1)
+        results = [ask(vlm) for _ in range(10)]
+        assert [result.attempts for result in results] == [1] * 8 + [0] * 2
+        assert server.count == 8
 
 
 TEXT = '{"hazard": "none"}'

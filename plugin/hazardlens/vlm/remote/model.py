@@ -59,7 +59,8 @@ class RemoteVlm(Vlm):
         try_timeout_s: Wall time that one try may take, or None for all of it.
         tries: Most tries against faults of the server.
         first_wait_s: Wait after the first failed try, about.
-        breaker_failures: Faults in a row after which the server is left alone.
+        breaker_failures: Faults in a row after which the server is left alone; at least twice `concurrency`, so that
+            questions which failed together are no row.
         breaker_reset_s: For how long.
         max_new_tokens: Tokens that an answer may take, or None for 512 and 24 for each object.
         temperature: Sampling temperature, where the dialect takes it.
@@ -138,7 +139,7 @@ class RemoteVlm(Vlm):
         self._is_found_out = dialect != AUTO or base_url is None
         self._line = Line(
             connection=connection,
-            breaker=new_breaker(breaker_failures, breaker_reset_s),
+            breaker=new_breaker(max(breaker_failures, 2 * concurrency), breaker_reset_s),
             gate=Gate(),
             spending=Spending(calls_per_minute=calls_per_minute, tokens_per_run=tokens_per_run),
             patience=patience,
