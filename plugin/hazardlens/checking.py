@@ -33,10 +33,7 @@ def check_vlm(settled: Settled, *, out: Console, err: Console) -> int:
     settings = settled.pipeline.vlm
     if settings is None:
         raise InputError("the pipeline has no VLM to check", help="Set vlm in the pipeline, or give --vlm.")
-    verdicts = [
-        _check(one, settled.schema, settled.pipeline.max_objects, out=out, err=err)
-        for one in (settings, *settings.fallback)
-    ]
+    verdicts = [_check(one, settled.schema, settled.pipeline.max_objects, out=out, err=err) for one in settings.members]
     return next((code for code in (_UNUSABLE, _PARTLY) if code in verdicts), _OK)
 
 
@@ -48,7 +45,8 @@ def _check(settings: VlmSettings, schema: FieldSchema, objects: int, *, out: Con
             vlm.prepare(schema.ground(count))
     except ServerError as error:
         failure = error
-    code = _tell(vlm, schema, objects, out) if failure is None or getattr(vlm, "proof", None) else _UNUSABLE
+    proof = getattr(vlm, "proof", None)
+    code = _tell(vlm, schema, objects, out) if failure is None or (proof and proof.images == "no") else _UNUSABLE
     if failure is not None:
         print_error(err, failure)
         return _UNUSABLE

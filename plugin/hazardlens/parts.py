@@ -220,7 +220,7 @@ def _detector(settings: Pipeline) -> Detector:
 def _vlm(settings: VlmSettings | None) -> Vlm | None:
     if settings is None:
         return None
-    members = [make_vlm(one) for one in (settings, *settings.fallback)]
+    members = [make_vlm(one) for one in settings.members]
     if len(members) == 1:
         return members[0]
     from hazardlens.vlm.fallback import FallbackVlm

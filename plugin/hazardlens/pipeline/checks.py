@@ -74,7 +74,10 @@ def class_problems(pipeline: Pipeline, class_names: Collection[str] | None) -> I
 
 def _classes_named(pipeline: Pipeline) -> Iterator[tuple[str, Iterable[str] | None]]:
     yield "ask.new_track", pipeline.ask.new_track
-    yield "vlm.blur", pipeline.vlm.blur if pipeline.vlm is not None else None
+    if pipeline.vlm is not None:
+        yield "vlm.blur", pipeline.vlm.blur
+        for index, fallback in enumerate(pipeline.vlm.fallback):
+            yield f"vlm.fallback.{index}.blur", fallback.blur
     for index, item in enumerate(pipeline.ask.zones):
         yield f"ask.zones.{index}.classes", item.classes
     for name, zone in pipeline.zones.items():

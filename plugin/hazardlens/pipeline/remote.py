@@ -10,18 +10,26 @@ from pydantic import BeforeValidator, Field
 
 from hazardlens.pipeline.values import Duration, Part
 
-_SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
+_SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie|pass|credential|session", re.IGNORECASE)
 
 
 def _without_password(value: object) -> object:
-    """Refuse a URL with a password in it before anything can quote it."""
-    if isinstance(value, str) and "@" in urlsplit(value).netloc:
+    """Refuse a URL with a password or a query in it before anything can quote it."""
+    if not isinstance(value, str):
+        return value
+    parts = urlsplit(value)
+    if "@" in parts.netloc:
         raise ValueError("holds a user name or a password; put the key into a variable and name it in api_key_env")
+    if parts.query or parts.fragment:
+        raise ValueError(
+            "ends in a query or a fragment; put a key into a variable and name it in api_key_env or headers_env, "
+            "and other parts of a query into request.extra_query"
+        )
     return value
 
 
 def _no_secrets(value: object) -> object:
-    """Refuse headers that carry a secret, whose values would stand in results."""
+    """Refuse headers and the like that carry a secret, whose values would stand in results."""
     names = [name for name in value if _SECRET_HEADER.search(str(name))] if isinstance(value, dict) else []
     if names:
         raise ValueError(f"{', '.join(map(str, names))} may be a secret; name its variable in headers_env instead")
@@ -31,6 +39,10 @@ def _no_secrets(value: object) -> object:
 def _request(value: object) -> object:
     if isinstance(value, dict):
         _no_secrets(value.get("extra_headers"))
+        _no_secrets(value.get("extra_query"))
+        body = value.get("extra_body")
+        # Numbers and lists are none: max_tokens, stop_token_ids.
+        _no_secrets({key: item for key, item in body.items() if isinstance(item, str)} if isinstance(body, dict) else 0)
     return value
 
 

@@ -55,7 +55,7 @@ class VlmSettings(RemoteSettings):
         revision: Revision on the hub, or None.
         timeout_s: Wall time that one answer may take, or None for no limit.
         exact_confidence: Whether the model's own probability of each value of a choice is found too.
-        blur: Classes whose boxes are made unrecognizable in all pictures.
+        blur: Classes whose boxes are made unrecognizable in all pictures, also in those of a fallback that names none.
         fallback: What is asked, in order, where this one gives no valid answer.
         answer_tries: Most times to ask where an answer fails what is only checked.
         reasoning_tokens: Tokens of free text ahead of the answer.
@@ -90,6 +90,11 @@ class VlmSettings(RemoteSettings):
         if any(other.fallback for other in self.fallback):
             raise ValueError("a fallback has no fallback of its own; list them all in order")
         return self
+
+    @property
+    def members(self) -> tuple[VlmSettings, ...]:
+        """These settings and those of the fallbacks, of which one that names no classes to blur blurs the same."""
+        return self, *(one if one.blur else one.model_copy(update={"blur": self.blur}) for one in self.fallback)
 
 
 class Zone(Part):

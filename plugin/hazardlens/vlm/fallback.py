@@ -16,10 +16,13 @@ from hazardlens.vlm.prompt import show
 
 _log = logging.getLogger(__name__)
 
+_LOOKS_UP_S = 0.05
+
 
 class FallbackVlm(Vlm):
     """Asks VLMs in order until one gives a valid answer.
 
+    Each is asked as many questions at once as its own `concurrency` says, whatever that of the first choice is.
     A refusal is an answer: nobody else is asked. Where all fail, the frame has what the detector found and nothing
     else, with the status of the last failure.
 
@@ -32,6 +35,7 @@ class FallbackVlm(Vlm):
         self.name = self.members[0].name
         self.view = self.members[0].view
         self.concurrency = self.members[0].concurrency
+        self._places = [threading.Semaphore(member.concurrency) for member in self.members]
         self.demo = any(member.demo for member in self.members)
 
     @property
@@ -60,7 +64,7 @@ class FallbackVlm(Vlm):
         failed: list[str] = []
         said: list[Reply] = []
         for position, member in enumerate(self.members):
-            verdict = self._ask(member, question, shown, stop)
+            verdict = self._ask(position, question, shown, stop)
             said.append(_said(verdict))
             reply = _told(said, member, tuple(failed))
             if verdict.status in ("ok", "refused") or stop.is_set():
@@ -70,10 +74,18 @@ class FallbackVlm(Vlm):
             failed.append(f"{member.name}: {verdict.status}: {verdict.reason}")
         raise AssertionError("at least one member")
 
-    def _ask(self, member: Vlm, question: Question, shown: Shown, stop: threading.Event) -> Verdict:
+    def _ask(self, position: int, question: Question, shown: Shown, stop: threading.Event) -> Verdict:
+        member, places = self.members[position], self._places[position]
+
         def ask() -> Reply:
             own = shown if member.view == self.view else show(question, member.view)
-            return member.ask(question, own, stop)
+            while not places.acquire(timeout=_LOOKS_UP_S):
+                if stop.is_set():
+                    raise TimeoutError("stopped before it was asked")
+            try:
+                return member.ask(question, own, stop)
+            finally:
+                places.release()
 
         return judged(ask, question)
 

@@ -377,6 +377,56 @@ def test_a_text_that_was_cut_is_never_taken_for_an_answer() -> None:
         assert ask(remote(server.base_url, dialect="vllm"), asked=0, schema=schema).status == "truncated"
 
 
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("end", ["stop", "length", "abort", "null", "missing"])
+def test_a_text_counts_only_where_the_server_says_that_it_is_whole(api: Any, end: str) -> None:
+    """A number that was cut is a number; JSON says by itself where it ends."""
+
+    def behave(asked: Received) -> Act:
+        body = json.loads(answer(asked, said).body)
+        part, name = (body["choices"][0], "finish_reason") if asked.is_chat else (body, "status")
+        if end == "missing":
+            del part[name]
+        elif end != "stop":
+            part[name] = {"null": None, "length": "length" if asked.is_chat else "incomplete"}.get(end, end)
+        return Act(body=json.dumps(body).encode())
+
+    schema = FieldSchema.load({"regex": "[0-9]{1,9}"})
+    with FakeServer(behave) as server:
+        vlm = remote(server.base_url, api=api, dialect="vllm")
+        for said, taken in (("123", ("stop",)), ('{"text": "123"}', ("stop", "abort", "null", "missing"))):
+            result = ask(vlm, asked=0, schema=schema)
+            assert result.status == ("ok" if end in taken else "truncated"), (said, result.reason)
+
+
+@pytest.mark.parametrize("place", ["request", "extra_body"])
+def test_a_budget_that_the_request_names_is_the_budget(place: str) -> None:
+    """It is left as it is, so that no larger one is tried, and an answer that took all of it is cut."""
+    request: dict[str, Any] = {"max_tokens": 40} if place == "request" else {"extra_body": {"max_tokens": 40}}
+    with FakeServer(lambda asked: FAULTS["cut_silently"](asked)) as server:
+        result = ask(remote(server.base_url, request=request))
+        assert (result.status, server.count) == ("truncated", 1)
+        assert "though the server says" in str(result.reason)
+        assert [received.budget for received in server.received] == [40]
+        vlm = remote(server.base_url, request={"max_tokens": None, "max_completion_tokens": 60})
+        assert (ask(vlm).status, server.count) == ("truncated", 2)
+        assert server.received[-1].budget == 60
+        server.behave = FAULTS["cut"]
+        vlm = remote(server.base_url, request={"max_tokens": None})
+        assert (ask(vlm).status, server.count) == ("truncated", 3)
+
+
+def test_an_answer_within_a_budget_that_the_request_enlarged_is_not_cut() -> None:
+    def behave(asked: Received) -> Act:
+        body = json.loads(holding(asked).body)
+        body["choices"][0]["message"]["content"] = '{"hazard": "dragon"}'
+        body["usage"]["completion_tokens"] = 150
+        return Act(body=json.dumps(body).encode())
+
+    with FakeServer(behave) as server:
+        assert ask(remote(server.base_url, max_new_tokens=100, request={"max_tokens": 900})).status == "invalid"
+
+
 @pytest.mark.parametrize(
     ("settings", "wrong"),
     [

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 from typing import Any
 
 import pytest
@@ -49,7 +50,7 @@ def without_pictures(asked: Received) -> Act:
 
 
 @pytest.mark.parametrize("api", APIS)
-@pytest.mark.parametrize("dialect", ["auto", "openai", "vllm", "llama.cpp", "ollama", "lmstudio", "function"])
+@pytest.mark.parametrize("dialect", ["auto", "openai", "vllm", "llama.cpp", "ollama", "lmstudio"])
 def test_a_server_that_holds_the_schema_is_known_by_the_mark(api: Any, dialect: str) -> None:
     with FakeServer() as server:
         vlm = remote(server.base_url, api=api, dialect=dialect, probe=True)
@@ -132,7 +133,7 @@ def test_a_later_schema_that_is_not_held_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("behave", "sight"), [(holding, "yes"), (blind, "no"), (without_pictures, "no"), (silent, "unknown")]
+    ("behave", "sight"), [(holding, "yes"), (blind, "unknown"), (without_pictures, "no"), (silent, "unknown")]
 )
 @pytest.mark.parametrize("api", APIS)
 def test_whether_it_sees(behave: Behaviour, sight: str, api: Any) -> None:
@@ -151,10 +152,18 @@ def test_whether_it_sees(behave: Behaviour, sight: str, api: Any) -> None:
         assert vlm.proof.images == sight
 
 
-def test_probabilities_tell_where_tokens_do_not() -> None:
+@pytest.mark.parametrize(
+    ("apart", "sight", "why"),
+    [
+        (0.02, "yes", "two pictures give different probabilities"),
+        (0.005, "unknown", "two pictures give the same tokens, and the same probabilities within 0.01"),
+    ],
+)
+def test_probabilities_tell_where_tokens_do_not(apart: float, sight: str, why: str) -> None:
     def behave(asked: Received) -> Act:
         body = json.loads(silent(asked).body)
-        top = [{"token": "a", "logprob": -float(sum(map(len, asked.pictures)))}]
+        is_large = sum(map(len, asked.pictures)) > 100_000
+        top = [{"token": "a", "logprob": math.log(0.5 + apart * is_large)}, {"token": "b", "logprob": math.log(0.1)}]
         body["choices"][0]["logprobs"] = {"content": [{"token": "a", "logprob": 0, "top_logprobs": top}]}
         return Act(body=json.dumps(body).encode())
 
@@ -162,7 +171,7 @@ def test_probabilities_tell_where_tokens_do_not() -> None:
         vlm = remote(server.base_url, probe=True)
         vlm.prepare(GROUNDED)
     assert vlm.proof is not None
-    assert (vlm.proof.images, vlm.proof.why) == ("yes", "two pictures give different probabilities")
+    assert (vlm.proof.images, vlm.proof.why) == (sight, why)
 
 
 @pytest.mark.parametrize(
@@ -193,6 +202,116 @@ def test_labels_are_proven_too() -> None:
             vlm = remote(server.base_url, dialect=dialect, probe=True)
             vlm.prepare(schema.ground(0))
             assert vlm.enforced == enforced
+
+
+def test_a_picture_that_adds_tokens_is_not_yet_seen() -> None:
+    """A server may count a fixed number for each picture and drop it."""
+
+    def behave(asked: Received) -> Act:
+        body = json.loads(holding(asked).body)
+        body["usage"]["prompt_tokens"] = 12 + 7 * len(asked.pictures)
+        return Act(body=json.dumps(body).encode())
+
+    with FakeServer(behave) as server:
+        vlm = remote(server.base_url, probe=True)
+        vlm.prepare(GROUNDED)
+    assert vlm.proof is not None
+    assert (vlm.proof.images, vlm.proof.why) == (
+        "unknown",
+        "the server tells neither tokens that differ nor probabilities",
+    )
+
+
+def test_it_is_warned_of_pictures_that_nobody_may_look_at(caplog: pytest.LogCaptureFixture) -> None:
+    with FakeServer(blind) as server:
+        vlm = remote(server.base_url, probe=True)
+        vlm.prepare(GROUNDED)
+        assert [record.message for record in caplog.records if record.levelno == logging.WARNING] == [
+            f"whether {vlm.name} looks at pictures could not be seen: "
+            "the server tells neither tokens that differ nor probabilities"
+        ]
+
+
+def test_a_function_is_found_but_proves_nothing() -> None:
+    """Its parameters are told to the model in words, so that a model may echo the mark without any constraint."""
+
+    def behave(asked: Received) -> Act:
+        return holding(asked) if "tools" in asked.body else ignoring(asked)
+
+    with FakeServer(behave) as server:
+        for dialect in ("auto", "function"):
+            vlm = remote(server.base_url, dialect=dialect, probe=True)
+            vlm.prepare(GROUNDED)
+            assert (vlm.dialect.name, vlm.enforced) == ("function", "checked")
+        assert ask(vlm).reply.enforced == "checked"  # type: ignore[union-attr]
+        assert "JSON Schema" in server.received[-1].prompt
+
+
+@pytest.mark.parametrize("fault", ["busy", "down", "gone", "closed", "reset", "html", "hang"])
+@pytest.mark.parametrize("every", [2, 3])
+def test_faults_that_pass_are_no_verdicts(fault: str, every: int) -> None:
+    def behave(asked: Received) -> Act:
+        return FAULTS[fault](asked) if asked.number % every == 0 else holding(asked)
+
+    with FakeServer(behave) as server:
+        vlm = remote(server.base_url, probe=True, try_timeout_s=0.3)
+        vlm.prepare(GROUNDED)
+    assert vlm.proof is not None
+    assert (vlm.proof.dialect, vlm.proof.enforces, vlm.proof.images) == ("json_schema", True, "yes")
+
+
+@pytest.mark.parametrize("fault", ["busy", "down", "html", "closed"])
+def test_a_fault_that_stays_is_no_verdict_on_the_schema(fault: str) -> None:
+    with FakeServer(lambda asked: FAULTS[fault](asked) if asked.schema else holding(asked)) as server:
+        vlm = remote(server.base_url, probe=True, timeout_s=0.5)
+        with pytest.raises(ServerError, match="holds the schema could not be seen: "):
+            vlm.prepare(GROUNDED)
+    assert (vlm.proof, vlm.enforced) == (None, "checked")
+
+
+@pytest.mark.parametrize("fault", ["busy", "closed", "html"])
+def test_a_fault_that_stays_is_no_verdict_on_pictures(fault: str) -> None:
+    with FakeServer(lambda asked: FAULTS[fault](asked) if asked.pictures else holding(asked)) as server:
+        vlm = remote(server.base_url, probe=True, timeout_s=0.5)
+        vlm.prepare(GROUNDED)
+    assert vlm.proof is not None
+    assert vlm.proof.images == "unknown"
+
+
+def test_a_server_that_went_down_is_not_called_blind() -> None:
+    gone: list[bool] = []
+
+    def behave(asked: Received) -> Act:
+        gone.extend([True] * bool(asked.pictures))
+        return FAULTS["down"](asked) if gone else holding(asked)
+
+    with FakeServer(behave) as server:
+        vlm = remote(server.base_url, probe=True)
+        vlm.prepare(GROUNDED)
+    assert vlm.proof is not None
+    assert (vlm.proof.images, vlm.proof.why) == ("unknown", "HTTP 500: out of memory")
+
+
+def test_probabilities_are_given_up_only_where_they_are_refused() -> None:
+    def refusing(asked: Received) -> Act:
+        return error(400, "no logprobs") if "logprobs" in asked.body else holding(asked)
+
+    def passing(asked: Received) -> Act:
+        return FAULTS["down"](asked) if asked.number == 2 else holding(asked)
+
+    for behave, without in ((refusing, 2), (passing, 0)):
+        with FakeServer(behave) as server:
+            vlm = remote(server.base_url, probe=True)
+            vlm.prepare(GROUNDED)
+        assert vlm.proof is not None
+        assert vlm.proof.images == "yes"
+        assert sum(bool(asked.pictures) and "logprobs" not in asked.body for asked in server.received) == without
+
+
+def test_a_probe_is_never_a_stream() -> None:
+    with FakeServer() as server:
+        remote(server.base_url, probe=True, request={"stream": True}).prepare(GROUNDED)
+        assert all(asked.body["stream"] is False for asked in server.received)
 
 
 @pytest.mark.parametrize("row", DIALECTS.values(), ids=lambda row: row.name)

@@ -21,7 +21,7 @@ from hazardlens.errors import PipelineError, ServerError
 from hazardlens.frames.base import Frame
 from hazardlens.merge.outcome import Outcome, Stages
 from hazardlens.merge.stream import FrameStream
-from hazardlens.parts import settle
+from hazardlens.parts import load_vlm, settle
 from hazardlens.pipeline import Pipeline
 from hazardlens.testing import FakeDetector, FakeServer, FakeVlm
 from hazardlens.testing.server import FAULTS, Act, Received, holding
@@ -285,6 +285,22 @@ def test_blurred_classes_must_exist() -> None:
     pipeline = Pipeline.load({"vlm": {"model": "x", "blur": ["persn"]}})
     with pytest.raises(PipelineError, match=r"vlm\.blur: the detector has no class 'persn'"):
         pipeline.check(HAZARD, ["person"])
+
+
+def test_blurred_classes_of_fallbacks_must_exist() -> None:
+    pipeline = Pipeline.load({"vlm": {"model": "x", "fallback": [{"model": "y", "blur": ["persn"]}]}})
+    with pytest.raises(PipelineError, match=r"vlm\.fallback\.0\.blur: the detector has no class 'persn'"):
+        pipeline.check(HAZARD, ["person"])
+
+
+def test_a_fallback_blurs_what_the_first_choice_blurs() -> None:
+    """Also where the class is set later; a fallback may name its own."""
+    others = [{"model": name, "base_url": "http://127.0.0.1:9/v1", "probe": False} for name in ("b", "c")]
+    vlm = {**others[0], "model": "a", "fallback": [others[0], {**others[1], "blur": ["truck"]}]}
+    settled = settle({"vlm": vlm, "schema": "hazard"}, overrides={"vlm.blur": ["person"]})
+    loaded = load_vlm(settled, ["person", "truck"])
+    assert isinstance(loaded, FallbackVlm)
+    assert [member.view.blur for member in loaded.members] == [("person",), ("person",), ("truck",)]
 
 
 def check(**changes: Any) -> tuple[int, str]:

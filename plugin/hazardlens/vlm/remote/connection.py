@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 import httpx2
 
@@ -76,7 +76,8 @@ class Connection:
         endpoint: Where it is.
 
     Raises:
-        PipelineError: If the URL is none, holds a password, or an environment variable or the CA file is missing.
+        PipelineError: If the URL is none or holds a password or a query, or an environment variable or the CA file is
+            missing.
         WeightsError: If the installed Ultralytics has no `LLM`.
     """
 
@@ -89,8 +90,7 @@ class Connection:
             name: _from_environment(f"vlm.headers_env.{name}", variable)
             for name, variable in endpoint.headers_env.items()
         }
-        queried = [value for _, value in parse_qsl(urlsplit(endpoint.base_url or "").query)]
-        self.redact = Redactor([*secret_headers.values(), *queried, *([key] if key_name else [])])
+        self.redact = Redactor([*secret_headers.values(), *([key] if key_name else [])])
         self._llm = _llm(endpoint, key, {**endpoint.headers, **secret_headers})
 
     async def call_async(self, messages: Messages, arguments: Mapping[str, Any]) -> object:
@@ -183,12 +183,19 @@ def _check_url(endpoint: Endpoint) -> None:
         parts = urlsplit(endpoint.base_url)
         fine = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
         secret = parts.username is not None or parts.password is not None
+        more = bool(parts.query or parts.fragment)
     except ValueError:
-        fine = secret = False
+        fine = secret = more = False
     if secret:
         raise PipelineError(
             "vlm.base_url: holds a user name or a password, which would be written into results",
             help="Put the key into an environment variable and name that in vlm.api_key_env.",
+        )
+    if more:
+        raise PipelineError(
+            "vlm.base_url: ends in a query or a fragment, which would be written into results",
+            help="Keys go into environment variables named in vlm.api_key_env or vlm.headers_env, other parts of a "
+            "query into vlm.request.extra_query.",
         )
     if not fine:
         raise PipelineError("vlm.base_url: expected a URL such as http://127.0.0.1:8000/v1")

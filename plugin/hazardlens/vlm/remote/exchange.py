@@ -10,17 +10,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pybreaker
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential_jitter
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 from tenacity.stop import stop_before_delay
 
 from hazardlens.schema import AnswerError, GroundedSchema
 from hazardlens.schema.bare import GroundedText
+from hazardlens.schema.spelling import read_strict, spell
 from hazardlens.vlm.base import Enforced, Reply, ReplyEnd
 from hazardlens.vlm.remote.connection import Connection, Messages
 from hazardlens.vlm.remote.faults import SERVER_FAULTS, Fault, Kind, fault_of
 from hazardlens.vlm.remote.limits import Gate, Spending
+from hazardlens.vlm.remote.patience import Patience
 from hazardlens.vlm.remote.reading import Said, read_response, refusal_in
+from hazardlens.vlm.remote.redaction import Redactor
 from hazardlens.vlm.remote.restoring import restored
+from hazardlens.vlm.remote.wire import budget_in
 
 _ENDS: Mapping[Kind, ReplyEnd] = {
     "invalid": "complete",
@@ -32,25 +36,7 @@ _ENDS: Mapping[Kind, ReplyEnd] = {
 _TOLD = 1_000
 _TICK_S = 0.02
 _CUT_SILENTLY = "the answer was cut by the token budget, though the server says that it is complete"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Patience:
-    """How long and how often a question is tried.
-
-    Attributes:
-        within_s: Wall time for all tries together.
-        try_s: Wall time for one.
-        tries: Most tries against faults of the server.
-        first_wait_s: Wait after the first failed try, about; it doubles from try to try.
-        longest_wait_s: Longest such wait.
-    """
-
-    within_s: float = 60.0
-    try_s: float = 60.0
-    tries: int = 4
-    first_wait_s: float = 0.5
-    longest_wait_s: float = 8.0
+_NOT_WHOLE = "the server does not say that the answer is whole, and a text that is no JSON may be cut unnoticed"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -114,8 +100,9 @@ class Exchange:
     asked: Asked
     _addition: str = ""
     _budget: int = 0
+    _sent: int | None = None
     _attempts: int = 0
-    _faults: Counter[str] = field(default_factory=Counter)
+    _faults: Counter[Kind] = field(default_factory=Counter)
     _tokens: dict[str, int | None] = field(default_factory=lambda: {"input": None, "output": None})
     _cut: Fault | None = None
     _last: Fault | None = None
@@ -142,22 +129,16 @@ class Exchange:
         """Whether another try can help."""
         if not isinstance(error, Fault) or time.monotonic() >= self._until_s - _TICK_S:
             return False
-        if error.kind in SERVER_FAULTS:
-            return sum(self._faults[kind] for kind in SERVER_FAULTS) < self.line.patience.tries
         if error.kind in ("invalid", "truncated"):
             return self._faults[error.kind] < 2
-        return error.kind == "busy"
+        return self.line.patience.helps(error.kind, self._faults)
 
     def _wait(self, state: RetryCallState) -> float:
         """Seconds until the next try; none where the server itself is well."""
         fault = state.outcome.exception() if state.outcome is not None else None
         if isinstance(fault, Fault) and fault.kind in ("invalid", "truncated"):
             return 0.0
-        patience = self.line.patience
-        grown = wait_exponential_jitter(
-            multiplier=patience.first_wait_s, max=patience.longest_wait_s, jitter=patience.first_wait_s
-        )(state)
-        return max(grown, self.line.gate.closed_s)
+        return self.line.patience.wait_s(state, self.line.gate)
 
     async def _try(self) -> Reply:
         try:
@@ -175,13 +156,21 @@ class Exchange:
                 self._faults["truncated"] += 1
                 raise self._cut from None  # the larger budget does not fit into the context
             if fault.kind == "truncated":
-                self._cut, self._budget = fault, 2 * self._budget
+                self._cut = fault
+                self._enlarge()
             if fault.kind == "invalid":
                 self._addition = (
                     f"An earlier answer was not valid:\n{fault.text[:_TOLD]}\nWhat is wrong with it: "
                     f"{fault.reason[:_TOLD]}\nAnswer again, and mend that."
                 )
             raise
+
+    def _enlarge(self) -> None:
+        """Double the budget; where the request names another one, which stays as it is, there is no further try."""
+        before, after = (budget_in(self.asked.arguments(tokens)) for tokens in (self._budget, 2 * self._budget))
+        if before is None or after is None or after <= before:
+            self._faults["truncated"] += 1
+        self._budget *= 2
 
     async def _ask(self) -> Reply:
         if not await self.line.gate.passed(self._until_s):
@@ -193,7 +182,7 @@ class Exchange:
         try:
             said = await self._call()
         except pybreaker.CircuitBreakerError as error:
-            raise fault_of(error) from None
+            raise fault_of(error, self.line.connection.redact) from None
         return self._judged(said)
 
     async def _call(self) -> Said:
@@ -201,28 +190,27 @@ class Exchange:
         connection, left_s = self.line.connection, self._until_s - time.monotonic()
         with self.line.breaker.calling():
             self._attempts += 1
+            arguments = self.asked.arguments(self._budget)
             try:
                 async with asyncio.timeout(min(self.line.patience.try_s, left_s)):
-                    response = await connection.call_async(
-                        self.asked.messages(self._addition), self.asked.arguments(self._budget)
-                    )
-                said = read_response(response, connection.endpoint.api)
+                    response = await connection.call_async(self.asked.messages(self._addition), arguments)
+                said = read_response(response, connection.endpoint.api, connection.redact)
             except Exception as error:  # noqa: BLE001 - each becomes a fault, of which some are tried again
-                fault = fault_of(error)
-                fault = Fault(fault.kind, connection.redact(fault.reason), wait_s=fault.wait_s)
+                fault = fault_of(error, connection.redact)
                 if fault.wait_s is not None:
                     self.line.gate.hold(fault.wait_s)
                 raise fault from None
+            self._sent = budget_in(arguments)
             self._count(said)
             if said.end == "failed":
-                raise Fault("server", connection.redact(said.reason or "the server failed"), said=said)
+                raise Fault("server", said.reason or "the server failed", said=said)
             return said
 
     def _count(self, said: Said) -> None:
         for name, count in (("input", said.input_tokens), ("output", said.output_tokens)):
             if count is not None:
                 self._tokens[name] = (self._tokens[name] or 0) + count
-        unknown = self._budget if said.output_tokens is None else 0
+        unknown = (self._sent or self._budget) if said.output_tokens is None else 0
         self.line.spending.add_tokens((said.input_tokens or 0) + (said.output_tokens or 0) + unknown)
 
     def _judged(self, said: Said) -> Reply:
@@ -234,12 +222,14 @@ class Exchange:
         redact, schema = self.line.connection.redact, self.asked.schema
         raw = redact(said.text)
         text = restored(raw, schema)
-        reason = redact(said.reason or "")
+        told = _respelled(text, redact)
+        if told is not None:
+            text = raw = told
         if said.end in ("truncated", "refused"):
-            raise Fault("truncated" if said.end == "truncated" else "refused", reason, said=said, text=raw)
-        cut = said.output_tokens is not None and said.output_tokens >= self._budget
-        if cut and isinstance(schema, GroundedText):
-            raise Fault("truncated", _CUT_SILENTLY, said=said, text=raw)
+            raise Fault("truncated" if said.end == "truncated" else "refused", said.reason or "", said=said, text=raw)
+        cut = said.output_tokens is not None and self._sent is not None and said.output_tokens >= self._sent
+        if isinstance(schema, GroundedText) and (cut or not (said.is_whole or _is_object(text))):
+            raise Fault("truncated", _CUT_SILENTLY if cut else _NOT_WHOLE, said=said, text=raw)
         try:
             refusal = refusal_in(schema.parse(text))
         except AnswerError as error:
@@ -247,7 +237,7 @@ class Exchange:
             if refusal is None and cut:
                 raise Fault("truncated", _CUT_SILENTLY, said=said, text=raw) from None
             if refusal is None:
-                raise Fault("invalid", str(error), said=said, text=raw) from None
+                raise Fault("invalid", redact(str(error)), said=said, text=raw) from None
         if refusal is not None:
             raise Fault("refused", f"the answer is a refusal: {refusal}", said=said, text=raw)
         return self._reply(text=text, raw=raw)
@@ -268,3 +258,21 @@ class Exchange:
         end = _ENDS.get(fault.kind, "error")
         tries = f" ({self._attempts} tries)" if self._attempts > 1 else ""
         return self._reply(text=fault.text, raw=fault.text, end=end, reason=f"{fault.reason}{tries}")
+
+
+def _is_object(text: str) -> bool:
+    """Whether a text is a JSON object, which says by itself that it is whole."""
+    try:
+        return isinstance(read_strict(text), dict)
+    except ValueError:
+        return False
+
+
+def _respelled(text: str, redact: Redactor) -> str | None:
+    """An answer spelled anew without secrets, where escapes of its strings hide one; else None."""
+    try:
+        spelled = spell(read_strict(text))
+        told = redact(spelled)
+    except ValueError:
+        spelled, told = text, redact.bare(text)
+    return None if told == spelled else told

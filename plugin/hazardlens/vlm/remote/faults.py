@@ -12,6 +12,7 @@ import openai
 import pybreaker
 
 from hazardlens.vlm.remote.reading import MalformedResponseError, Said
+from hazardlens.vlm.remote.redaction import Redactor
 from hazardlens.vlm.remote.transport import AnswerTooLargeError
 
 Kind = Literal[
@@ -60,8 +61,8 @@ class Fault(Exception):  # noqa: N818 - it never leaves the package
         self.text = text
 
 
-def fault_of(error: Exception) -> Fault:
-    """What an error of the SDK means."""
+def fault_of(error: Exception, redact: Redactor) -> Fault:
+    """What an error of the SDK means, without secrets; they are taken out before anything is cut short."""
     match error:
         case Fault():
             return error
@@ -70,30 +71,29 @@ def fault_of(error: Exception) -> Fault:
         case TimeoutError():
             return Fault("timeout", "no answer in time")
         case openai.APIStatusError():
-            return _by_status(error)
+            return _by_status(error, redact)
         case openai.APIConnectionError():
-            return _on_the_way(error)
+            return _on_the_way(error, redact)
         case pybreaker.CircuitBreakerError():
             return Fault("open", "not asked: the server failed several times in a row and is left alone for a while")
         case MalformedResponseError() | openai.APIResponseValidationError():
-            return Fault("malformed", str(error))
+            return Fault("malformed", redact(str(error)))
         case ValueError() | RecursionError():
-            return Fault(
-                "malformed", f"the server's answer cannot be read: {type(error).__name__}: {str(error)[:_TOLD]}"
-            )
+            told = f"{type(error).__name__}: {redact(str(error))[:_TOLD]}"
+            return Fault("malformed", f"the server's answer cannot be read: {told}")
         case _:
-            return Fault("rejected", f"{type(error).__name__}: {str(error)[:_TOLD]}")
+            return Fault("rejected", f"{type(error).__name__}: {redact(str(error))[:_TOLD]}")
 
 
-def _on_the_way(error: openai.APIConnectionError) -> Fault:
+def _on_the_way(error: openai.APIConnectionError, redact: Redactor) -> Fault:
     chain = list(_causes(error))
     for cause in chain:
         if isinstance(cause, AnswerTooLargeError):
-            return Fault("rejected", str(cause))
+            return Fault("rejected", redact(str(cause)))
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return Fault("rejected", f"the server's certificate is not trusted: {cause.verify_message}")
+            return Fault("rejected", f"the server's certificate is not trusted: {redact(cause.verify_message)}")
     last = chain[-1]
-    return Fault("transport", f"no connection, or it broke: {str(last)[:_TOLD] or type(last).__name__}")
+    return Fault("transport", f"no connection, or it broke: {redact(str(last))[:_TOLD] or type(last).__name__}")
 
 
 def _causes(error: BaseException) -> list[BaseException]:
@@ -103,9 +103,9 @@ def _causes(error: BaseException) -> list[BaseException]:
     return found
 
 
-def _by_status(error: openai.APIStatusError) -> Fault:
+def _by_status(error: openai.APIStatusError, redact: Redactor) -> Fault:
     status = error.status_code
-    reason = f"HTTP {status}: {_message(error)}"
+    reason = f"HTTP {status}: {_message(error, redact)}"
     wait_s = retry_after_s(error.response.headers)
     if 300 <= status < 400:
         return Fault("rejected", f"HTTP {status}: the server sends to another address, which is not followed")
@@ -118,13 +118,13 @@ def _by_status(error: openai.APIStatusError) -> Fault:
     return Fault("rejected", reason)
 
 
-def _message(error: openai.APIStatusError) -> str:
-    body: Any = error.body
+def _message(error: openai.APIStatusError, redact: Redactor) -> str:
+    body: Any = redact.within(error.body)
     for key in ("error", "message", "detail"):
         if isinstance(body, Mapping) and key in body:
             body = body[key]
-    text = " ".join((body if isinstance(body, str) else str(body)).split())
-    return text[:_TOLD] or "no reason given"
+    text = " ".join(redact(body if isinstance(body, str) else str(body)).split())
+    return redact(text)[:_TOLD] or "no reason given"
 
 
 def retry_after_s(headers: Mapping[str, str], *, now_s: float | None = None) -> float | None:

@@ -31,6 +31,12 @@ class Gate:
             await asyncio.sleep(closed_s)
         return not closed_s
 
+    def passed_here(self, until_s: float) -> bool:
+        """The same, for a thread that may be held up itself."""
+        while (closed_s := self.closed_s) and time.monotonic() + closed_s <= until_s:
+            time.sleep(closed_s)
+        return not closed_s
+
 
 class Spending:
     """Counts calls and tokens, and says when a limit is spent; safe to share between threads.

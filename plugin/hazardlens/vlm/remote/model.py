@@ -20,10 +20,11 @@ from hazardlens.schema import GroundedSchema
 from hazardlens.vlm.base import Enforced, Question, Reply, Shown, View, Vlm
 from hazardlens.vlm.remote.connection import Connection, Endpoint, messages_for
 from hazardlens.vlm.remote.dialects import AUTO, DIALECTS, Api, Dialect, dialect
-from hazardlens.vlm.remote.exchange import Asked, Exchange, Line, Patience, new_breaker
+from hazardlens.vlm.remote.exchange import Asked, Exchange, Line, new_breaker
 from hazardlens.vlm.remote.faults import Fault
 from hazardlens.vlm.remote.limits import Gate, Spending
 from hazardlens.vlm.remote.loop import submit
+from hazardlens.vlm.remote.patience import Patience
 from hazardlens.vlm.remote.pictures import data_uris
 from hazardlens.vlm.remote.probe import Prober, Proof, kind_of_server
 from hazardlens.vlm.remote.wire import Wired, budget_for, merged, wire
@@ -58,7 +59,8 @@ class RemoteVlm(Vlm):
         try_timeout_s: Wall time that one try may take, or None for all of it.
         tries: Most tries against faults of the server.
         first_wait_s: Wait after the first failed try, about.
-        breaker_failures: Faults in a row after which the server is left alone.
+        breaker_failures: Faults in a row after which the server is left alone; at least twice `concurrency`, so that
+            questions which failed together are no row.
         breaker_reset_s: For how long.
         max_new_tokens: Tokens that an answer may take, or None for 512 and 24 for each object.
         temperature: Sampling temperature, where the dialect takes it.
@@ -122,7 +124,7 @@ class RemoteVlm(Vlm):
             api_key_env=api_key_env,
             headers=dict(headers or {}),
             headers_env=dict(headers_env or {}),
-            more_headers=tuple((request or {}).get("extra_headers", {})),
+            more_headers=tuple((request or {}).get("extra_headers") or {}),
             ca_file=ca_file,
             try_timeout_s=patience.try_s,
             concurrency=concurrency,
@@ -137,7 +139,7 @@ class RemoteVlm(Vlm):
         self._is_found_out = dialect != AUTO or base_url is None
         self._line = Line(
             connection=connection,
-            breaker=new_breaker(breaker_failures, breaker_reset_s),
+            breaker=new_breaker(max(breaker_failures, 2 * concurrency), breaker_reset_s),
             gate=Gate(),
             spending=Spending(calls_per_minute=calls_per_minute, tokens_per_run=tokens_per_run),
             patience=patience,
@@ -171,23 +173,28 @@ class RemoteVlm(Vlm):
 
         Raises:
             SchemaError: If the schema is larger than the server takes.
-            ServerError: If the server does not answer, or sees no pictures although they are sent.
+            ServerError: If the server does not answer, sees no pictures although they are sent, or if what it does
+                could not be seen.
         """
         with self._preparing:
             self.wired(schema)
             if not self._probes:
                 return
-            prober = Prober(self._line.connection, self._request, self._line.spending)
+            line = self._line
+            prober = Prober(line.connection, self._request, line.spending, line.gate, line.patience)
+            self.enforced = "checked"
             if self.proof is None:
                 self.proof = self._prove(prober, schema)
             elif self.proof.enforces:
-                self.proof = replace(self.proof, enforces=_enforces(prober, schema, self._dialect))
+                self.proof = replace(self.proof, enforces=self._enforces(prober, schema, self._dialect))
             self.enforced = "server" if self.proof.enforces else "checked"
             if self._is_blind:
                 raise ServerError(
                     self._blindness,
                     help="Name a model that sees, or set vlm.pictures: false to ask about the detections only.",
                 )
+            if self._pictures and self.proof.images == "unknown":
+                _log.warning("whether %s looks at pictures could not be seen: %s", self.name, self.proof.why)
             if not self.proof.enforces:
                 _log.warning("%s does not hold the schema; its answers are only checked afterwards", self.name)
 
@@ -260,24 +267,42 @@ class RemoteVlm(Vlm):
     def _prove(self, prober: Prober, schema: GroundedSchema) -> Proof:
         body = prober.answers(self._dialect)
         if self._is_found_out:
-            enforces = _enforces(prober, schema, self._dialect)
+            enforces = self._enforces(prober, schema, self._dialect)
         else:
             told = kind_of_server(body)
             names = [told] if told else list(_TRIED_IN_TURN)
-            holding = next((name for name in names if _enforces(prober, schema, DIALECTS[name])), None)
-            self._dialect, enforces = DIALECTS[holding or names[-1]], holding is not None
+            holding = next((name for name in names if self._holds(prober, schema, DIALECTS[name])), None)
+            self._dialect = DIALECTS[holding or names[-1]]
+            enforces = holding is not None and self._can_enforce(self._dialect)
             self._is_found_out = True
             _log.info("%s speaks the dialect %s", self.name, self._dialect.name)
         images, why = prober.images(self._dialect) if self._pictures else ("unknown", "no pictures are sent")
         return Proof(dialect=self._dialect.name, enforces=enforces, images=images, why=why)
 
+    def _enforces(self, prober: Prober, schema: GroundedSchema, row: Dialect) -> bool:
+        """Whether the server constrains its decoding to the schema.
 
-def _enforces(prober: Prober, schema: GroundedSchema, row: Dialect) -> bool:
-    try:
-        return prober.enforces(schema, row)
-    except Fault as fault:
-        _log.info("the dialect %s is not taken: %s", row.name, fault.reason)
-        return False
+        Raises:
+            ServerError: If that could not be seen.
+        """
+        return self._can_enforce(row) and self._holds(prober, schema, row)
+
+    def _can_enforce(self, row: Dialect) -> bool:
+        """Whether the mark proves anything: the parameters of a function stand in the model's prompt as well."""
+        return row.wire(self._line.connection.endpoint.api) != "function"
+
+    def _holds(self, prober: Prober, schema: GroundedSchema, row: Dialect) -> bool:
+        try:
+            return prober.enforces(schema, row)
+        except Fault as fault:
+            if fault.kind != "rejected":
+                raise ServerError(
+                    f"whether {self.name} holds the schema could not be seen: {fault.reason}",
+                    help="See the server's own log; vlm.dialect says how it is asked, and vlm.probe: false leaves this "
+                    "check out.",
+                ) from None
+            _log.info("the dialect %s is not taken: %s", row.name, fault.reason)
+            return False
 
 
 def _first_dialect(name: str, base_url: str | None) -> Dialect:

@@ -1,27 +1,34 @@
 """Proof instead of trust: does a server answer, does it see pictures, does it hold the schema that it is sent?
 
 A server that ignores a schema answers with 200 all the same. Only one that constrains its decoding can echo a constant
-that stands in the schema and nowhere in the prompt.
+that stands in the schema and nowhere in the prompt; the parameters of a function are an exception, for servers tell
+them to the model in words. Nothing is concluded from a fault that may pass: it is tried again, as a question is.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
+import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from tenacity import Retrying, retry_if_exception
+from tenacity.stop import stop_before_delay
 
 from hazardlens.errors import ServerError
 from hazardlens.schema import FieldSchema, GroundedSchema
 from hazardlens.schema.bare import GroundedText
-from hazardlens.vlm.remote.connection import Connection, messages_for
+from hazardlens.vlm.remote.connection import Connection, Messages, messages_for
 from hazardlens.vlm.remote.dialects import Api, Dialect
-from hazardlens.vlm.remote.faults import Fault, fault_of
+from hazardlens.vlm.remote.faults import Fault, Kind, fault_of
 from hazardlens.vlm.remote.forms import Node, form_for
-from hazardlens.vlm.remote.limits import Spending
+from hazardlens.vlm.remote.limits import Gate, Spending
+from hazardlens.vlm.remote.patience import Patience
 from hazardlens.vlm.remote.pictures import data_uri
 from hazardlens.vlm.remote.reading import Said, read_response
 from hazardlens.vlm.remote.restoring import unwrapped
@@ -31,6 +38,8 @@ Sight = Literal["yes", "no", "unknown"]
 """Whether a server was seen to look at pictures."""
 
 MARK = "mark"
+LEAST_DIFFERENCE = 0.01
+"""Two runs of the same request may give probabilities that differ by less."""
 _PROMPT = "Tell in one short sentence what you see."
 _SHORT, _LONG, _LEAST = 48, 512, 16
 
@@ -59,12 +68,18 @@ class Prober:
         connection: Calls it.
         request: Arguments that go with every request.
         spending: Counts the tokens.
+        gate: Holds calls back while the server asks for that.
+        patience: How long and how often a question is tried.
     """
 
-    def __init__(self, connection: Connection, request: Mapping[str, Any], spending: Spending) -> None:
+    def __init__(
+        self, connection: Connection, request: Mapping[str, Any], spending: Spending, gate: Gate, patience: Patience
+    ) -> None:
         self._connection = connection
         self._request = request
         self._spending = spending
+        self._gate = gate
+        self._patience = patience
 
     @property
     def _api(self) -> Api:
@@ -91,7 +106,7 @@ class Prober:
         """Whether the server holds `schema`, with a constant added that the prompt never names.
 
         Raises:
-            Fault: If it does not take the request.
+            Fault: If it does not take the request, or a fault does not pass.
         """
         mark = secrets.token_hex(4)
         arguments, expected = _marked_request(schema, dialect, self._api, mark)
@@ -104,23 +119,32 @@ class Prober:
         return False
 
     def images(self, dialect: Dialect) -> tuple[Sight, str]:
-        """Whether the server looks at pictures: two different ones must make a difference somewhere."""
-        small, large = (_picture(side) for side in (64, 448))
+        """Whether the server looks at pictures: two different ones must make a difference."""
         try:
-            plain, _ = self._ask(dialect, _PROMPT, budget=_LEAST)
-            first, body = self._ask(dialect, _PROMPT, pictures=(small,), budget=_LEAST, probabilities=True)
-            second, other = self._ask(dialect, _PROMPT, pictures=(large,), budget=_LEAST, probabilities=True)
+            first, second = (self._shown(dialect, side) for side in (64, 448))
         except Fault as fault:
-            return ("no", fault.reason) if fault.kind in ("rejected", "server") else ("unknown", fault.reason)
-        counts = plain.input_tokens, first.input_tokens, second.input_tokens
-        if None not in counts and len(set(counts)) > 1:
-            return "yes", f"tokens without a picture, with one, with a larger one: {', '.join(map(str, counts))}"
-        seen = _probabilities(body), _probabilities(other)
-        if None not in seen and seen[0] != seen[1]:
+            takes_none = fault.kind == "rejected" or (fault.kind == "server" and self._talks(dialect))
+            return ("no" if takes_none else "unknown"), fault.reason
+        (one, body), (two, other) = first, second
+        if None not in (one.input_tokens, two.input_tokens) and one.input_tokens != two.input_tokens:
+            return "yes", f"tokens with a picture and with a larger one: {one.input_tokens}, {two.input_tokens}"
+        apart = _apart(_probabilities(body), _probabilities(other))
+        if apart is not None and apart > LEAST_DIFFERENCE:
             return "yes", "two pictures give different probabilities"
-        if None not in counts:
-            return "no", f"a picture adds no tokens to the {counts[0]} of the prompt"
-        return "unknown", "the server tells neither tokens nor probabilities"
+        if apart is not None:
+            return "unknown", f"two pictures give the same tokens, and the same probabilities within {LEAST_DIFFERENCE}"
+        counted = "tokens that differ" if one.input_tokens is not None else "tokens"
+        return "unknown", f"the server tells neither {counted} nor probabilities"
+
+    def _shown(self, dialect: Dialect, side_px: int) -> tuple[Said, Mapping[str, Any]]:
+        return self._ask(dialect, _PROMPT, pictures=(_picture(side_px),), budget=_LEAST, probabilities=True)
+
+    def _talks(self, dialect: Dialect) -> bool:
+        try:
+            self._ask(dialect, _PROMPT, budget=_LEAST)
+        except Fault:
+            return False
+        return True
 
     def _ask(
         self,
@@ -132,21 +156,61 @@ class Prober:
         budget: int = _SHORT,
         probabilities: bool = False,
     ) -> tuple[Said, Mapping[str, Any]]:
-        wanted = {"logprobs": True, "top_logprobs": 5} if probabilities and self._api == "chat.completions" else {}
-        base = merged(arguments or {}, budget_for(dialect, self._api, budget), {"stream": False}, self._request)
+        base = {
+            **merged(arguments or {}, budget_for(dialect, self._api, budget), self._request),
+            "stream": False,
+        }
         messages = messages_for(prompt, pictures, self._api)
-        try:
+        if probabilities and self._api == "chat.completions":
             try:
-                response = self._connection.call(messages, {**base, **wanted})
-            except Exception:
-                if not wanted:
+                return self._tried(messages, {**base, "logprobs": True, "top_logprobs": 5})
+            except Fault as fault:
+                if fault.kind != "rejected":
                     raise
-                response = self._connection.call(messages, base)
-            said = read_response(response, self._api)
+        return self._tried(messages, base)
+
+    def _tried(self, messages: Messages, arguments: Mapping[str, Any]) -> tuple[Said, Mapping[str, Any]]:
+        """Ask until there is an answer or another try cannot help.
+
+        Raises:
+            Fault: There is none.
+        """
+        faults: Counter[Kind] = Counter()
+        until_s = time.monotonic() + self._patience.within_s
+
+        def once() -> tuple[Said, Mapping[str, Any]]:
+            try:
+                return self._asked(messages, arguments, until_s)
+            except Fault as fault:
+                faults[fault.kind] += 1
+                raise
+
+        retrying = Retrying(
+            retry=retry_if_exception(
+                lambda error: isinstance(error, Fault) and self._patience.helps(error.kind, faults)
+            ),
+            wait=lambda state: self._patience.wait_s(state, self._gate),
+            stop=stop_before_delay(self._patience.within_s),
+            reraise=True,
+        )
+        return retrying(once)
+
+    def _asked(
+        self, messages: Messages, arguments: Mapping[str, Any], until_s: float
+    ) -> tuple[Said, Mapping[str, Any]]:
+        if not self._gate.passed_here(until_s):
+            raise Fault("busy", f"the server asks to wait {self._gate.closed_s:.0f} s, longer than an answer may take")
+        try:
+            response = self._connection.call(messages, arguments)
+            said = read_response(response, self._api, self._connection.redact)
         except Exception as error:  # noqa: BLE001 - each becomes a fault
-            fault = fault_of(error)
-            raise Fault(fault.kind, self._connection.redact(fault.reason)) from None
+            fault = fault_of(error, self._connection.redact)
+            if fault.wait_s is not None:
+                self._gate.hold(fault.wait_s)
+            raise fault from None
         self._spending.add_tokens((said.input_tokens or 0) + (said.output_tokens or 0))
+        if said.end == "failed":
+            raise Fault("server", said.reason or "the server failed")
         body = response.to_dict(mode="json", warnings=False) if hasattr(response, "to_dict") else {}
         return said, body
 
@@ -190,11 +254,23 @@ def _picture(side_px: int) -> str:
     return data_uri(noise, quality=80)
 
 
-def _probabilities(body: Mapping[str, Any]) -> Any:
+def _probabilities(body: Mapping[str, Any]) -> dict[str, float]:
+    """Probabilities of the likeliest first tokens; none where the server does not tell them."""
     try:
-        return body["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
-    except (KeyError, IndexError, TypeError):
+        top = body["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+        return {str(one["token"]): math.exp(min(0.0, float(one["logprob"]))) for one in top}
+    except (KeyError, IndexError, TypeError, ValueError):
+        return {}
+
+
+def _apart(one: Mapping[str, float], two: Mapping[str, float]) -> float | None:
+    """By how much they differ at least, since those beyond the likeliest are not told; None where one is empty."""
+    if not one or not two:
         return None
+    return max(
+        *(value - two.get(token, min(min(two.values()), value)) for token, value in one.items()),
+        *(value - one.get(token, min(min(one.values()), value)) for token, value in two.items()),
+    )
 
 
 def _advice(fault: Fault) -> str:

@@ -8,14 +8,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from hazardlens.vlm.remote.dialects import Api
+from hazardlens.vlm.remote.redaction import Redactor
 
 End = Literal["complete", "truncated", "refused", "failed"]
 
 _CUT = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
+_WHOLE = frozenset(
+    {"stop", "eos", "eos_token", "end_turn", "stop_sequence", "tool_calls", "function_call", "complete", "completed"}
+)
 _FILTERED = frozenset({"content_filter", "safety", "refusal", "content-filter"})
 _REFUSAL = re.compile(
     r"""\W*
@@ -33,6 +37,7 @@ _REFUSAL = re.compile(
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
+_NO_SECRETS = Redactor(())
 _TYPOGRAPHIC = "\u2019"
 _LONGEST_TOLD = 300
 _BEGINS = 400
@@ -49,6 +54,7 @@ class Said:
         reason: Why it is not complete, or None.
         input_tokens: As the server counted, or None.
         output_tokens: As the server counted, or None.
+        is_whole: Whether the server says in words that are known that the answer came to its own end.
     """
 
     text: str
@@ -56,29 +62,29 @@ class Said:
     reason: str | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
+    is_whole: bool = False
 
 
 class MalformedResponseError(ValueError):
     """A response that is none of the API's: HTML, a stream, JSON of another kind."""
 
 
-def read_response(response: object, api: Api) -> Said:
+def read_response(response: object, api: Api, redact: Redactor = _NO_SECRETS) -> Said:
     """Read a response of `ultralytics.LLM`.
 
     Args:
         response: The SDK's response object, or the text that the SDK gives where it found no JSON.
         api: The API that was called.
+        redact: Takes secrets out, before anything is cut short.
 
     Raises:
         MalformedResponseError: If it is no response of that API.
     """
-    body = _body(response)
+    body = _body(response, redact)
     usage = _mapping(body.get("usage"))
     said = _read_chat(body) if api == "chat.completions" else _read_responses(body)
-    return Said(
-        text=said.text,
-        end=said.end,
-        reason=said.reason,
+    return replace(
+        said,
         input_tokens=_count(usage, "prompt_tokens", "input_tokens"),
         output_tokens=_count(usage, "completion_tokens", "output_tokens"),
     )
@@ -108,18 +114,19 @@ def _strings(value: object) -> Iterator[str]:
             yield from _strings(item)
 
 
-def _body(response: object) -> Mapping[str, Any]:
+def _body(response: object, redact: Redactor) -> Mapping[str, Any]:
     if isinstance(response, str):
         try:
             response = json.loads(response)
         except (ValueError, RecursionError):
-            begins = " ".join(str(response)[:60].split())
+            begins = " ".join(redact(str(response))[:60].split())
             raise MalformedResponseError(f"the server's answer is no JSON: it begins with {begins!r}") from None
     elif hasattr(response, "to_dict"):
         response = response.to_dict(mode="python", exclude_unset=True, warnings=False)
     if not isinstance(response, Mapping):
         raise MalformedResponseError(f"expected a response object, the server sent {type(response).__name__}")
-    return response
+    read: Mapping[str, Any] = redact.within(response)
+    return read
 
 
 def _read_chat(body: Mapping[str, Any]) -> Said:
@@ -170,7 +177,7 @@ def _judged(text: str, refusal: str, finish: str, *, ended: str) -> Said:
         return Said(text=text, end="truncated", reason=f"the answer was cut by the token budget{empty}: {ended}")
     if finish == "error":
         return Said(text=text, end="failed", reason="the server says that it failed")
-    return Said(text=text)
+    return Said(text=text, is_whole=ended.lower() in _WHOLE)
 
 
 def _without_answer(body: Mapping[str, Any], name: str) -> str:

@@ -15,6 +15,8 @@ from hazardlens.vlm.remote.forms import form_for
 NAME = "hazardlens_fields"
 """Name of the schema, and of the function, on the wire."""
 
+_BUDGETS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens"})
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wired:
@@ -71,6 +73,20 @@ def merged(*arguments: Mapping[str, Any]) -> dict[str, Any]:
 def budget_for(dialect: Dialect, api: Api, tokens: int) -> dict[str, Any]:
     """The argument that bounds an answer's tokens."""
     return {dialect.chat_budget if api == "chat.completions" else "max_output_tokens": tokens}
+
+
+def budget_in(arguments: Mapping[str, Any]) -> int | None:
+    """The tokens that an answer may take by the arguments of a request, whoever named them; None where it has no bound.
+
+    Args:
+        arguments: All of them, merged.
+    """
+    inner = arguments.get("extra_body")
+    named = [*arguments.items(), *(inner.items() if isinstance(inner, Mapping) else ())]
+    found = [
+        value for name, value in named if name in _BUDGETS and isinstance(value, int) and not isinstance(value, bool)
+    ]
+    return min(found, default=None)
 
 
 def arguments_for(document: Mapping[str, Any], dialect: Dialect, api: Api) -> dict[str, Any]:

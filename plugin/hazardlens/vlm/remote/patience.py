@@ -1,0 +1,48 @@
+"""How long and how often a server is tried: the one policy of questions and probes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tenacity import RetryCallState, wait_exponential_jitter
+
+from hazardlens.vlm.remote.faults import SERVER_FAULTS, Kind
+from hazardlens.vlm.remote.limits import Gate
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Patience:
+    """How long and how often a question is tried.
+
+    Attributes:
+        within_s: Wall time for all tries together.
+        try_s: Wall time for one.
+        tries: Most tries against faults of the server.
+        first_wait_s: Wait after the first failed try, about; it doubles from try to try.
+        longest_wait_s: Longest such wait.
+    """
+
+    within_s: float = 60.0
+    try_s: float = 60.0
+    tries: int = 4
+    first_wait_s: float = 0.5
+    longest_wait_s: float = 8.0
+
+    def helps(self, kind: Kind, faults: Mapping[Kind, int]) -> bool:
+        """Whether another try can help against a fault of the server, as long as there is time.
+
+        Args:
+            kind: The last fault.
+            faults: Faults so far, the last among them.
+        """
+        if kind in SERVER_FAULTS:
+            return sum(faults.get(one, 0) for one in SERVER_FAULTS) < self.tries
+        return kind == "busy"
+
+    def wait_s(self, state: RetryCallState, gate: Gate) -> float:
+        """Seconds until the next try."""
+        grown = wait_exponential_jitter(
+            multiplier=self.first_wait_s, max=self.longest_wait_s, jitter=self.first_wait_s
+        )(state)
+        return max(grown, gate.closed_s)

@@ -1,0 +1,210 @@
+"""What bounds a question: time, work, and what its failures count for."""
+
+import asyncio
+import json
+import re
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hazardlens.errors import ServerError
+from hazardlens.testing import FakeServer, FakeVlm
+from hazardlens.testing.server import FAULTS, Act, Received, answer, holding
+from hazardlens.vlm.base import Question, Reply, Shown
+from hazardlens.vlm.fallback import FallbackVlm
+from hazardlens.vlm.prompt import show
+from hazardlens.vlm.remote import reading
+from hazardlens.vlm.remote.limits import Gate
+from hazardlens.vlm.remote.reading import read_response
+from hazardlens.vlm.remote.restoring import unwrapped
+from tests.vlm.remote.asking import HAZARD, ask, question, remote
+
+FENCED = "```\n"
+OPENED = "{"
+
+
+def blind(asked: Received) -> Act:
+    """A server that takes no pictures."""
+    return FAULTS["rejected"](asked) if asked.pictures else holding(asked)
+
+
+def test_a_blind_member_is_never_asked() -> None:
+    with FakeServer(FAULTS["invalid"]) as server, FakeServer(blind) as other:
+        second = remote(other.base_url, probe=True)
+        vlm = FallbackVlm([remote(server.base_url), second])
+        for count in (0, 2):
+            vlm.prepare(HAZARD.ground(count))
+            with pytest.raises(ServerError, match="takes no pictures"):
+                second.prepare(HAZARD.ground(count))
+        before = other.count
+        result = ask(vlm)
+        assert other.count == before
+    assert result.status == "error"
+    assert "takes no pictures" in str(result.reason)
+    assert result.reply is not None
+    assert result.reply.fallback[0].startswith("fake at ")
+
+
+def test_refusals_are_looked_for_at_the_beginning_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+
+    class Counting:
+        def match(self, text: str) -> re.Match[str] | None:
+            looked.append(len(text))
+            return None
+
+    monkeypatch.setattr(reading, "_REFUSAL", Counting())
+    with FakeServer(lambda asked: answer(asked, OPENED + " " * 12_000 + "x")) as server:
+        assert ask(remote(server.base_url, max_new_tokens=100_000)).status == "invalid"
+    assert looked
+    assert max(looked) < 1_000
+
+
+def test_fences_are_looked_for_in_linear_time() -> None:
+    def work_s(blanks: int) -> float:
+        text, times = FENCED + " " * blanks, []
+        for _ in range(7):
+            before = time.thread_time()
+            unwrapped(text)
+            times.append(time.thread_time() - before)
+        return min(times)
+
+    assert work_s(24_000) < 20 * work_s(3_000), "8 times the length; a square would be 64 times the work"
+    with FakeServer(lambda asked: answer(asked, FENCED + " " * 60_000)) as server:
+        assert ask(remote(server.base_url, max_new_tokens=100_000)).status == "invalid"
+
+
+def eventually(true: Callable[[], bool]) -> None:
+    for _ in range(500):
+        if true():
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError("it did not become so")
+
+
+def test_questions_that_are_cut_off_are_no_success_of_the_server() -> None:
+    with FakeServer(FAULTS["hang"]) as server:
+        vlm = remote(server.base_url, breaker_failures=2, breaker_reset_s=60, timeout_s=60)
+        asked = question()
+        shown = show(asked, vlm.view)
+        for number in (1, 2):
+            stop = threading.Event()
+            given_up = threading.Thread(target=_give_up, args=(lambda n=number: server.count == n, stop))
+            given_up.start()
+            with pytest.raises(TimeoutError):
+                vlm.ask(asked, shown, stop)
+            given_up.join()
+            eventually(lambda n=number: vlm._line.breaker.fail_counter >= n)  # type: ignore[misc]
+        shut = ask(vlm)
+        assert (shut.status, shut.attempts, server.count) == ("error", 0, 2)
+    assert "left alone" in str(shut.reason)
+
+
+def _give_up(true: Callable[[], bool], stop: threading.Event) -> None:
+    eventually(true)
+    stop.set()
+
+
+def test_what_was_asked_and_failed_is_not_called_skipped() -> None:
+    with FakeServer(FAULTS["invalid"]) as server:
+        result = ask(remote(server.base_url, calls_per_minute=1))
+        assert (result.status, result.attempts, server.count) == ("invalid", 1, 1)
+    assert "dragon" in str(result.reason)
+
+
+class FakeFailingVlm(FakeVlm):
+    """Gives no answer, to four questions at once."""
+
+    concurrency = 4
+
+    def ask(self, question: Question, shown: Shown, stop: threading.Event) -> Reply:
+        return Reply(text="", end="error", reason="no")
+
+
+class FakeSlowVlm(FakeVlm):
+    """Waits to be let go, and knows how many questions it had at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.running = self.most = self.asked = 0
+        self.go = threading.Event()
+
+    def ask(self, question: Question, shown: Shown, stop: threading.Event) -> Reply:
+        self.running += 1
+        self.asked += 1
+        self.most = max(self.most, self.running)
+        self.go.wait(10)
+        self.running -= 1
+        return super().ask(question, shown, stop)
+
+
+def test_a_fallback_is_asked_no_more_at_once_than_it_takes() -> None:
+    slow, stop = FakeSlowVlm(), threading.Event()
+    vlm = FallbackVlm([FakeFailingVlm(), slow])
+    asked = question()
+    shown, ends = show(asked, vlm.view), []
+    threads = [
+        threading.Thread(target=lambda: ends.append(vlm.ask(asked, shown, stop).end)) for _ in range(vlm.concurrency)
+    ]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: slow.asked == 1)
+    threading.Event().wait(0.2)
+    assert (slow.asked, slow.most) == (1, 1)
+    stop.set()
+    eventually(lambda: len(ends) == 3)  # what waits for its turn ends when nobody waits for it
+    assert ends == ["timeout"] * 3
+    stop.clear()
+    slow.go.set()
+    for thread in threads:
+        thread.join()
+    assert slow.most == 1
+    assert vlm.ask(asked, shown, stop).end == "complete", "its place is free again"
+
+
+def test_faults_of_questions_in_flight_together_are_no_row() -> None:
+    with FakeServer(FAULTS["down"]) as server:
+        vlm = remote(server.base_url, concurrency=4, breaker_failures=2, breaker_reset_s=60, tries=1)
+        results = [ask(vlm) for _ in range(10)]
+        assert [result.attempts for result in results] == [1] * 8 + [0] * 2
+        assert server.count == 8
+
+
+TEXT = '{"hazard": "none"}'
+CALLED = {"function": {"name": "f", "arguments": TEXT}}
+
+
+@pytest.mark.parametrize(
+    ("api", "body"),
+    [
+        ("chat.completions", {"choices": [{"message": {"content": "I report now.", "tool_calls": [CALLED]}}]}),
+        (
+            "responses",
+            {
+                "status": "completed",
+                "output": [
+                    {"type": "message", "content": [{"type": "output_text", "text": "I report now."}]},
+                    {"type": "function_call", "arguments": TEXT},
+                ],
+            },
+        ),
+    ],
+)
+def test_what_a_function_was_called_with_counts_before_words(api: Any, body: dict[str, Any]) -> None:
+    assert read_response(json.dumps(body), api).text == TEXT
+
+
+def test_a_gate_that_would_open_too_late_ends_the_wait() -> None:
+    async def waits() -> bool:
+        gate = Gate()
+        gate.hold(0.05)
+        waiting = asyncio.create_task(gate.passed(time.monotonic() + 2.0))
+        await asyncio.sleep(0.01)
+        gate.hold(3_000.0)
+        async with asyncio.timeout(5.0):
+            return await waiting
+
+    assert not asyncio.run(waits())
