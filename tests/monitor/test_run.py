@@ -19,7 +19,7 @@ from hazardlens.frames.base import Frame
 from hazardlens.resources import data_path
 from hazardlens.testing import FakeDetector, FakeVlm, FunctionVlm
 from hazardlens.testing.cameras import FakeCamera, FakeClock
-from hazardlens.testing.video import draw_video, read_number
+from hazardlens.testing.video import draw_video, read_number, truncate
 from hazardlens.vlm.base import Question, Reply, Shown
 from tests.cameras.http_camera import HttpCamera, serving, transport_stream
 from tests.monitor.test_lane import Gate, eventually
@@ -244,6 +244,19 @@ def test_a_file_is_played_at_its_own_pace_and_ends(tmp_path: Path) -> None:
         mine = firsts(list(run), "clip.mp4")
     assert clock.now() - began > 0.85
     assert [one.time_s for one in mine] == pytest.approx([k / 10 for k in range(10)])
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_file_that_ends_before_its_end_says_so_and_is_not_complete(cut: bool, tmp_path: Path) -> None:
+    clip = draw_video(tmp_path / "clip.mp4", frames=40, size_wh=(320, 240), container_options={"movflags": "faststart"})
+    if cut:
+        truncate(clip, 0.6)
+    with begin(clip, clock=FakeClock(speed=50.0), vlm="none", live={"frames": "every"}, out=tmp_path / "out") as run:
+        records = list(run)
+    (reason,) = [one.event.reason for one in records if one.event is not None and one.event.state == "ended"]
+    assert (len(frames(records, "clip.mp4")) < 40) is cut
+    assert reason.startswith("ended early: ") if cut else reason == "the source has come to its end"
+    assert json.loads((tmp_path / "out" / "status.json").read_text())["complete"] is not cut
 
 
 def test_an_http_camera_whose_server_breaks_off_and_changes_its_size() -> None:
