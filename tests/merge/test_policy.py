@@ -228,3 +228,73 @@ def test_what_would_ask_waits_while_no_question_can_be_taken():
     busy = _policy(every_s=1.0)
     decided = [busy.decide(_frame(k, k / 2), _detections([]), may_ask=k in (0, 4, 5, 6)) for k in range(7)]
     assert [bool(names) for names in decided] == [True, False, False, False, True, False, True]
+
+
+def _retried(fails, frames, zones=None, /, **ask):
+    """Indices of frames that are asked about, where each question is over at once: those in `fails` in vain."""
+    policy, asked = _policy(zones, **ask), []
+    for index, (time, items) in enumerate(frames):
+        frame = _frame(index, time)
+        if policy.decide(frame, _detections(items)):
+            asked.append(index)
+            policy.settled(frame, ok=len(asked) - 1 not in fails)
+    return asked
+
+
+STAYS = [(k / 10, P) for k in range(80)]
+
+
+@pytest.mark.parametrize(
+    ("fails", "frames", "asked"),
+    [
+        ((), STAYS, [0]),
+        ((0,), STAYS, [0, 10]),
+        ((0, 1), STAYS, [0, 10, 30]),
+        (range(99), STAYS, [0, 10, 30, 70]),
+        ((0,), [*STAYS[:5], *[(k / 10, []) for k in range(5, 30)], *STAYS[30:]], [0, 30]),
+    ],
+    ids=["ok", "once", "twice", "ever", "gone_and_back"],
+)
+def test_a_question_that_fails_about_a_new_track_is_asked_again_with_growing_waits(fails, frames, asked):
+    assert _retried(fails, frames, new_track=["person"]) == asked
+
+
+def test_a_question_that_fails_about_an_entry_is_asked_again():
+    inside = [(k / 10, [(1, IN)]) for k in range(30)]
+    assert _retried((), inside, LEFT, zones=["gate"]) == [0]
+    assert _retried((0,), inside, LEFT, zones=["gate"]) == [0, 10]
+    left = [*inside[:5], *[(k / 10, []) for k in range(5, 12)], *inside[12:]]
+    assert _retried((0,), left, LEFT, zones=["gate"]) == [0, 12]
+
+
+def test_who_is_in_a_later_question_waits_for_its_answer():
+    policy = _policy(new_track=["person"], every_s=1)
+    first, second = _frame(0, 0.0), _frame(10, 1.0)
+    assert policy.decide(first, _detections(P))
+    assert policy.decide(second, _detections(P)) == ("every",)
+    policy.dropped(first)
+    assert policy.decide(_frame(11, 1.1), _detections(P)) == ()
+    policy.settled(second, ok=True)
+    assert policy.decide(_frame(12, 1.2), _detections(P)) == ()
+
+
+def test_who_is_in_no_later_question_is_asked_about_again():
+    policy = _policy(new_track=["person"], every_s=1)
+    first, second = _frame(0, 0.0), _frame(10, 1.0)
+    assert policy.decide(first, _detections([*P, (7, OUT)]))
+    assert policy.decide(second, _detections(P)) == ("every",)
+    policy.dropped(first)
+    assert policy.decide(_frame(11, 1.1), _detections([(7, OUT)])) == ("new_track",)
+    policy.settled(first, ok=False)
+    assert policy.decide(_frame(12, 1.2), _detections([*P, (7, OUT)])) == ()
+
+
+def test_an_answer_stands_though_a_later_question_fails():
+    policy = _policy(new_track=["person"], every_s=1)
+    first, second = _frame(0, 0.0), _frame(10, 1.0)
+    assert policy.decide(first, _detections(P))
+    assert policy.decide(second, _detections(P)) == ("every",)
+    policy.settled(first, ok=True)
+    policy.settled(second, ok=False)
+    assert policy.decide(_frame(19, 1.9), _detections(P)) == ()
+    assert policy.decide(_frame(60, 6.0), _detections(P)) == ("every",)

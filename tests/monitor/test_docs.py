@@ -24,7 +24,7 @@ def test_the_example_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     exec(example, names)  # noqa: S102 - the page's own code
     said = capsys.readouterr().out.splitlines()
     assert "gate online" in said
-    assert "gate 0 spill" in said
+    assert any(re.fullmatch(r"gate \d+ spill", line) for line in said)
     assert "gate ended" in said
 
 

@@ -40,6 +40,15 @@ class Gate(Vlm):
         return Reply(text=VALID)
 
 
+class HandClock(Clock):
+    """A clock that stands until it is moved."""
+
+    time_s = 0.0
+
+    def now(self) -> float:
+        return self.time_s
+
+
 def eventually(holds: Callable[[], object], seconds: float = 10) -> None:
     ends = time.monotonic() + seconds
     while not holds():
@@ -132,15 +141,18 @@ def test_gap_and_calls_per_minute_hold(steps: list[float], gap_s: float, per_min
 
 
 def test_a_question_over_its_limit_is_a_timeout_at_once_and_nothing_is_asked_until_the_vlm_lets_go() -> None:
-    clock = FakeClock(speed=50.0)
+    clock = HandClock()
     vlm = Gate(heeds_stop=False)
     one = lane(vlm, clock, question_timeout_s=2.0)
     one.offer("a", question(1))
     eventually(lambda: vlm.asked)
-    assert one.held_s is None
-    eventually(lambda: one.expire() or one.take_answer() is not None)
-    assert one.under_way == 0
-    assert one.held_s > 2.0
+    clock.time_s = 2.0
+    one.expire()
+    assert (one.take_answer(), one.held_s) == (None, None)
+    clock.time_s = 2.5
+    one.expire()
+    assert one.take_answer()[2].status == "timeout"
+    assert (one.under_way, one.held_s) == (0, 2.5)
     one.offer("a", question(2))
     time.sleep(0.05)
     assert [frame for _, frame in vlm.asked] == [1]

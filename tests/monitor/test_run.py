@@ -6,7 +6,6 @@ import logging
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from hazardlens.frames.base import Frame
 from hazardlens.resources import data_path
 from hazardlens.testing import FakeDetector, FakeVlm, FunctionVlm
 from hazardlens.testing.cameras import FakeCamera, FakeClock
-from hazardlens.testing.video import draw_video, read_number
+from hazardlens.testing.video import draw_video, read_number, truncate
 from hazardlens.vlm.base import Question, Reply, Shown
 from tests.cameras.http_camera import HttpCamera, serving, transport_stream
 from tests.monitor.test_lane import Gate, eventually
@@ -146,14 +145,16 @@ def test_a_question_whose_place_is_taken_is_told() -> None:
 
 def test_one_dead_camera_never_stops_the_others() -> None:
     dead = FakeCamera("dead", sessions=["no route to host"] * 1000)
-    with begin([dead, FakeCamera(sessions=[20], fps=50.0)]) as run:
-        records = []
+    with begin([dead, FakeCamera(sessions=[20], fps=50.0)], live={"frames": "every"}) as run:
+        records, states, ended = [], [], False
         for record in run:
             records.append(record)
-            if record.source == "fake" and record.event is not None and record.event.state == "ended":
+            if record.event is not None and record.source == "dead":
+                states.append(record.event.state)
+            ended = ended or (record.event is not None and record.event.state == "ended")
+            if ended and len(states) >= 3:
                 break
-    assert len(frames(records)) >= 10
-    states = [one.event.state for one in records if one.source == "dead"]
+    assert [one.frame for one in firsts(records)] == list(range(20))
     assert states[:3] == ["offline", "reconnecting", "reconnecting"]
     assert {(one.vlm.status, one.fields) for one in records if one.source == "dead"} == {("source_lost", None)}
 
@@ -225,8 +226,14 @@ def test_closing_writes_what_was_accepted_and_does_not_wait_for_a_vlm_that_hangs
 
 def test_stopping_from_another_thread_ends_the_loop() -> None:
     run = begin(FakeCamera(sessions=["absent"] * 1000))
-    threading.Timer(0.3, run.stop).start()
-    assert [record.event.state for record in run][:2] == ["offline", "reconnecting"]
+    begun = threading.Event()
+    threading.Thread(target=lambda: begun.wait(20) and run.stop()).start()
+    states = []
+    for record in run:
+        states.append(record.event.state)
+        if len(states) == 2:
+            begun.set()
+    assert states[:2] == ["offline", "reconnecting"]
 
 
 def test_a_file_is_played_at_its_own_pace_and_ends(tmp_path: Path) -> None:
@@ -237,6 +244,19 @@ def test_a_file_is_played_at_its_own_pace_and_ends(tmp_path: Path) -> None:
         mine = firsts(list(run), "clip.mp4")
     assert clock.now() - began > 0.85
     assert [one.time_s for one in mine] == pytest.approx([k / 10 for k in range(10)])
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_file_that_ends_before_its_end_says_so_and_is_not_complete(cut: bool, tmp_path: Path) -> None:
+    clip = draw_video(tmp_path / "clip.mp4", frames=40, size_wh=(320, 240), container_options={"movflags": "faststart"})
+    if cut:
+        truncate(clip, 0.6)
+    with begin(clip, clock=FakeClock(speed=50.0), vlm="none", live={"frames": "every"}, out=tmp_path / "out") as run:
+        records = list(run)
+    (reason,) = [one.event.reason for one in records if one.event is not None and one.event.state == "ended"]
+    assert (len(frames(records, "clip.mp4")) < 40) is cut
+    assert reason.startswith("ended early: ") if cut else reason == "the source has come to its end"
+    assert json.loads((tmp_path / "out" / "status.json").read_text())["complete"] is not cut
 
 
 def test_an_http_camera_whose_server_breaks_off_and_changes_its_size() -> None:
@@ -364,16 +384,21 @@ def test_a_stage_that_stands_still_is_told(caplog: pytest.LogCaptureFixture) -> 
     clock = FakeClock(speed=100.0)
     with begin(FakeCamera(sessions=[2], fps=None), clock=clock, live={"stall_s": 5.0}) as run:
         next(run)
-        eventually(lambda: run.stages.stalls)
-    assert dict(run.stages.stalls) == {"the loop that takes the records": 1}
+        eventually(lambda: run.stages.stalls["the loop that takes the records"])
+    assert run.stages.stalls["the loop that takes the records"] == 1, "told once"
     assert "stands still: the loop that takes the records" in caplog.text
 
 
 def test_nobody_waits_for_the_vlm(tmp_path: Path) -> None:
     """Frames go on while a question is under way, and the answer's own record says how long it took."""
-    vlm = FakeVlm(latency_s=0.2)
+    vlm = Gate()
     with begin(FakeCamera(sessions=[30], fps=100.0), vlm=vlm, live={"frames": "every"}) as run:
-        began = time.monotonic()
-        before = [record for record in run if record.event is None and time.monotonic() - began < 60]
-    first_answer = next(place for place, one in enumerate(before) if one.vlm.attempts)
-    assert first_answer > 5
+        mine = []
+        for record in run:
+            mine.extend([record] if record.event is None else [])
+            if record.event is None and record.frame == 20:
+                vlm.free.release(10)
+    first_answer = next(one for one in mine if one.vlm.attempts)
+    assert next(one.frame for one in mine if one.vlm.status == "pending") == 0
+    assert mine.index(first_answer) > 20
+    assert first_answer.vlm.latency_s >= 0.1, "twenty frames came meanwhile, a hundred in a second"

@@ -8,19 +8,20 @@ import pytest
 from rich.console import Console
 
 from hazardlens.errors import InputError
+from hazardlens.outputs.rotating import RotatingLines
 from hazardlens.testing.video import draw_video
 from hazardlens.watching import Watch, watch
 from tests.alerts.test_outputs import parts, pipeline
 
 
-def watched(source: str, **more: object) -> tuple[str, str]:
+def watched(source: str, code: int = 0, **more: object) -> tuple[str, str]:
     """What is printed to standard output and error."""
     out, err = io.StringIO(), io.StringIO()
     job = Watch(
         sources=[source],
         **{"out": None, "parts": {"pipeline": pipeline(), **parts()}, "quiet": False, "as_json": False, **more},
     )
-    assert watch(job, out=Console(file=out, width=200), err=Console(file=err, width=200)) == 0
+    assert watch(job, out=Console(file=out, width=200), err=Console(file=err, width=200)) == code
     return out.getvalue(), err.getvalue()
 
 
@@ -50,6 +51,18 @@ def test_records_as_lines_of_json_and_nothing_else(clip: Path) -> None:
     records = [json.loads(line) for line in said.splitlines()]
     assert {record["source"] for record in records} == {"gate"}
     assert watched(f"gate={clip}", quiet=True)[0] == ""
+
+
+def test_lines_that_could_not_be_written_are_told_and_are_the_exit_code(
+    clip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: RotatingLines, data: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(RotatingLines, "_write", full)
+    _, told = watched(f"gate={clip}", code=1, out=tmp_path / "out", quiet=True)
+    assert "lines are missing in records.jsonl: No space left on device" in told
+    assert "everything is written" not in told
 
 
 def test_a_page_says_where_it_is(clip: Path) -> None:

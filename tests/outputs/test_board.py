@@ -18,6 +18,7 @@ from hazardlens.outputs.draw import Painter
 from hazardlens.outputs.page import Page
 from hazardlens.outputs.window import Window
 from hazardlens.record import CameraEvent, FrameRecord, VlmState
+from tests.monitor.test_lane import HandClock
 
 SCHEMA = hazardlens.FieldSchema.load("hazard")
 GREY = (150, 150, 150)
@@ -105,6 +106,27 @@ def test_a_camera_that_is_offline_is_dark_and_says_so() -> None:
     assert not np.array_equal(bright[:24], dark[:24])
 
 
+@pytest.mark.parametrize("state", ["online", "offline"])
+def test_a_picture_that_stands_still_is_dark_and_says_its_age(state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, said = HandClock(), []
+    monkeypatch.setattr("hazardlens.outputs.board.write_line", lambda tile, text, *_: said.append(text))
+    made = Board(SCHEMA, hazardlens.Pipeline.load({}), clock=clock)
+    made.write(outcome(0, event=CameraEvent(state="online")))
+    made.write(outcome(0, "low"))
+    middle = (TILE_WH[1] // 3, TILE_WH[0] // 2)
+    clock.time_s = 2.9
+    assert made.paint()[middle].tolist() == [200, 200, 200]
+    assert said == ["gate   online   VLM: carried, 0.5 s old"]
+    clock.time_s = 754.2
+    made.write(outcome(1, event=CameraEvent(state=state)))
+    made.write(outcome(0, "low", is_late=True))
+    assert made.paint()[middle].tolist() == [66, 66, 66]
+    assert said[1] == f"gate   picture 754 s old   {state}   VLM: carried, 0.5 s old"
+    made.write(outcome(1, "low"))
+    made.paint()
+    assert "picture" not in said[2]
+
+
 def test_the_last_alerts_are_kept_newest_first() -> None:
     made = board(*(outcome(k, "high", alerts=({"id": f"fire-{k}"},)) for k in range(60)))
     assert [one["id"] for one in made.alerts] == [f"fire-{k}" for k in range(59, 9, -1)]
@@ -156,6 +178,7 @@ def test_the_page_shows_picture_alerts_and_state_on_loopback_only() -> None:
         with httpx2.Client(base_url=page.address, timeout=10) as browser:
             html = browser.get("/").text
             assert "innerHTML" not in html, "text of a model must never become markup"
+            assert "STANDS STILL: ${still.stage}, for ${still.seconds} s" in html
             assert browser.get("/state").json() == {"alerts": [alert], "status": told}
             assert browser.get("/state", headers={"Host": "evil.example"}).status_code == 400
             with browser.stream("GET", "/picture") as stream:

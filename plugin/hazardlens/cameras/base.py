@@ -35,10 +35,12 @@ class Feed(ABC):
     Attributes:
         note: What is to be said of the connection, or None.
         damaged: Packets that could not be decoded, and pictures that the decoder marked as corrupt.
+        ended_early: Why a source that has an end ended before it, or None.
     """
 
     note: str | None = None
     damaged: int = 0
+    ended_early: str | None = None
 
     @abstractmethod
     def pictures(self, stop: Event) -> Iterator[Picture]:

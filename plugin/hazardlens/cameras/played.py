@@ -55,6 +55,9 @@ class _FileFeed(Feed):
             if stop.is_set():
                 return
             yield Picture(stamp_s=frame.time_s, decode=functools.partial(_same, frame.image))
+        account = self._reader.account()
+        self.damaged = account.unreadable + account.damaged
+        self.ended_early = account.reason if account.ended_early else None
 
     def close(self) -> None:
         self._reader.close()

@@ -46,6 +46,7 @@ class Reader:
         damaged: Packets and pictures of connections that are over that were damaged.
         last_frame_s: The clock's time of the last frame, or None.
         has_ended: Whether nothing more will come.
+        ended_early: Why its source ended before its end, or None.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Reader:
         self.damaged = 0
         self.last_frame_s: float | None = None
         self.has_ended = False
+        self.ended_early: str | None = None
         self._settings = settings
         self._clock = clock
         self._stop = stop
@@ -102,7 +104,8 @@ class Reader:
         except tenacity.RetryError:  # stopped while it was lost
             return
         if not self._stop.is_set():
-            self._tell("ended", "the source has come to its end")
+            early = self.ended_early
+            self._tell("ended", f"ended early: {early}" if early else "the source has come to its end")
             self.has_ended = True
 
     def _session(self) -> None:
@@ -115,6 +118,7 @@ class Reader:
                     self._pump(feed)
                 finally:
                     self.damaged += feed.damaged
+                    self.ended_early = feed.ended_early
         except CameraLost as error:
             self._lose(str(error), gave_pictures=self.read > before)
         except Exception as error:  # noqa: BLE001 - whatever a camera's driver raises is a loss, or the thread would end

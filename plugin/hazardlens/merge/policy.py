@@ -10,6 +10,7 @@ import numpy as np
 
 from hazardlens.detect.base import Detections
 from hazardlens.frames.base import Frame
+from hazardlens.merge.again import Key, Unanswered
 from hazardlens.merge.clock import RESTART_S
 from hazardlens.merge.zones import inside_zone
 from hazardlens.pipeline import AskSettings, AskZone, Zone
@@ -17,6 +18,7 @@ from hazardlens.pipeline import AskSettings, AskZone, Zone
 REMEMBERED = 4096
 """Tracks remembered per purpose; the longest unseen are forgotten first."""
 
+_NEW_TRACK = "new_track"
 _TOLERANCE_S = 0.001
 """Containers round times to a millisecond; a frame this much too early is on time."""
 
@@ -90,8 +92,14 @@ class _Entries:
         self._occupied = bool(inside)
         return bool(self._waiting)
 
-    def asked(self) -> None:
-        self._waiting.clear()
+    def asked(self) -> set[int | None]:
+        """Nobody waits any more; who did."""
+        asked, self._waiting = self._waiting, set()
+        return asked
+
+    def again(self, track: int | None) -> None:
+        """Somebody was asked about in vain."""
+        self._waiting.add(track)
 
     def _drop_gone(self, inside: set[int | None], detections: Detections) -> None:
         """Forget who left: outside the zone it may enter again, out of the picture it waits no more."""
@@ -122,6 +130,7 @@ class AskPolicy:
         self._tracks = _Memory()
         self._asked_about = _Memory()
         self._asked_s = -math.inf
+        self._unanswered = Unanswered()
         self._entries = [(item.zone, _Entries(self._zones[item.zone], item)) for item in self._ask.zones]
 
     def decide(self, frame: Frame, detections: Detections, *, may_ask: bool = True) -> tuple[str, ...]:
@@ -141,18 +150,43 @@ class AskPolicy:
         if frame.time_s < self._last_s - RESTART_S:
             self._restart()
         self._last_s = frame.time_s
+        self._hand_back(frame.time_s)
         triggers = self._triggers(frame, detections)
         if not (triggers and may_ask) or frame.time_s - self._asked_s < self._ask.min_gap_s - _TOLERANCE_S:
             return ()
         self._asked(frame, detections)
         return triggers
 
+    def settled(self, frame: Frame, *, ok: bool) -> None:
+        """A question about a frame is over; where it failed, whoever caused it causes another one.
+
+        Args:
+            frame: The frame.
+            ok: Whether there is an answer.
+        """
+        if ok:
+            self._unanswered.answered((frame.index, frame.time_s))
+        else:
+            self._unanswered.failed((frame.index, frame.time_s))
+
+    def dropped(self, frame: Frame) -> None:
+        """A question about a frame was never asked; whoever caused it, and is in no later question, causes another."""
+        self._unanswered.dropped((frame.index, frame.time_s))
+
+    def _hand_back(self, time_s: float) -> None:
+        """Those who were asked about in vain are new again."""
+        for name, track in self._unanswered.due(time_s):
+            self._tracks.discard((name, track))
+            for zone, entries in self._entries:
+                if name == f"zone:{zone}":
+                    entries.again(track)
+
     def _triggers(self, frame: Frame, detections: Detections) -> tuple[str, ...]:
         if self._every is not None and self._every.due(frame.time_s):
             self._every_waits = True
         triggers = ["every"] if self._every_waits else []
-        if any(track not in self._tracks for track in self._chosen(detections)):
-            triggers.append("new_track")
+        if self._new(detections):
+            triggers.append(_NEW_TRACK)
         # Every zone must see every frame, so no short cut here.
         entered = [name for name, entries in self._entries if entries.waiting(frame, detections)]
         return (*triggers, *dict.fromkeys(f"zone:{name}" for name in entered))
@@ -160,15 +194,21 @@ class AskPolicy:
     def _asked(self, frame: Frame, detections: Detections) -> None:
         self._asked_s = frame.time_s
         self._every_waits = False
-        for track in self._chosen(detections):
-            self._tracks.add(track)
-        for _, entries in self._entries:
-            entries.asked()
+        new: list[Key] = list(self._new(detections))
+        for key in self._chosen(detections):
+            self._tracks.add(key)
+        for zone, entries in self._entries:
+            new += [(f"zone:{zone}", track) for track in sorted(entries.asked(), key=str)]
+        self._unanswered.asked((frame.index, frame.time_s), new, set(detections.track_id))
 
-    def _chosen(self, detections: Detections) -> list[int]:
+    def _new(self, detections: Detections) -> list[Key]:
+        """Tracks to be asked about that were not."""
+        return [key for key in self._chosen(detections) if key not in self._tracks]
+
+    def _chosen(self, detections: Detections) -> list[Key]:
         """Tracks of the classes whose new tracks are asked about."""
         return [
-            track
+            (_NEW_TRACK, track)
             for index, track in enumerate(detections.track_id)
             if track is not None and detections.class_name(index) in self._ask.new_track
         ]

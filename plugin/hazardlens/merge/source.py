@@ -83,6 +83,8 @@ class SourceMerge:
             answer: What came of that, or None.
             late: Whether frames behind this one have their records already.
         """
+        if question is not None and answer is not None:
+            self._policy.settled(question.frame, ok=answer.status == "ok")
         record = self._joiner.join(
             frame,
             detections,
@@ -112,6 +114,10 @@ class SourceMerge:
             return replace(record, vlm=state)
         asked = tuple(replace(one, asked=one.id < under_way.asked) for one in record.detections)
         return replace(record, detections=asked, vlm=replace(state, trigger=under_way.trigger))
+
+    def dropped(self, question: Question) -> None:
+        """A question will never be asked, for a newer one took its place."""
+        self._policy.dropped(question.frame)
 
     def lost(self, frame: Frame, detections: Detections, reason: str) -> FrameRecord:
         """Make the record of a frame that shows nothing of its source; nothing is asked about it."""

@@ -118,7 +118,8 @@ class LiveRun(Iterator[FrameRecord]):
             try:
                 while not self._ready:
                     if self._stop.is_set() or not self._step():
-                        self._finish(complete=not self._stop.is_set())
+                        early = any(source.reader.ended_early for source in self.sources)
+                        self._finish(complete=not (self._stop.is_set() or early))
                         raise StopIteration
             except BaseException:
                 self.stages.enter(None)

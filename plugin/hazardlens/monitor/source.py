@@ -120,6 +120,7 @@ class LiveSource:
 
     def _supersede(self, question: Question) -> Outcome:
         self.superseded += 1
+        self.merge.dropped(question)
         state = VlmState(status="skipped", reason=_SUPERSEDED, trigger=question.trigger)
         record = frame_record(question.frame, question.detections, state)
         return self._outcome(question, record, None)

@@ -18,7 +18,7 @@ def status(run: Running, *, complete: bool | None = None) -> dict[str, Any]:
 
     Args:
         run: The run's parts.
-        complete: Whether all sources came to their ends, or None while it goes on.
+        complete: Whether all sources came to their ends, and none before it, or None while it goes on.
     """
     standing = run.stages.standing()
     return {

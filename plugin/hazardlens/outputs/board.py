@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from hazardlens.cameras.clock import Clock
 from hazardlens.merge.outcome import Outcome
 from hazardlens.outputs.base import Output
 from hazardlens.outputs.draw import Painter, write_line
@@ -25,32 +27,42 @@ _BAR_PX = 16
 _LINE_PX = 24
 _MINUTES = 5
 _KEPT_ALERTS = 50
+_FROZEN_S = 3.0
+"""A picture that is older than this is not to be taken for live."""
 _NOTHING: _Colour = (30, 30, 30)
 
 
+@dataclass(kw_only=True, eq=False, slots=True)
 class _Tile:
-    """What is known of one source."""
+    """What is known of one source; `came_s` is the clock's time of its newest picture."""
 
-    def __init__(self) -> None:
-        self.image: NDArray[np.uint8] | None = None
-        self.record: FrameRecord | None = None
-        self.event: CameraEvent | None = None
-        self.bar: deque[tuple[int, _Colour, bool]] = deque(maxlen=60 * _MINUTES)
+    image: NDArray[np.uint8] | None = None
+    record: FrameRecord | None = None
+    came_s: float = 0.0
+    event: CameraEvent | None = None
+    bar: deque[tuple[int, _Colour, bool]] = field(default_factory=lambda: deque(maxlen=60 * _MINUTES))
 
 
 class Board(Output):
     """Keeps the newest of each source and paints it when somebody looks; safe to look at from another thread.
 
+    A picture that is older than three seconds is dark and says its age, whatever has stopped: camera, detector or
+    program.
+
     Args:
         schema: The schema of the records' fields.
         pipeline: Its zones are drawn.
         demo: Whether demo models take part; the picture says so.
+        clock: The clock by which pictures grow old, or None for the machine's.
     """
 
     needs_pixels = True
 
-    def __init__(self, schema: FieldSchema, pipeline: Pipeline, *, demo: bool = False) -> None:
+    def __init__(
+        self, schema: FieldSchema, pipeline: Pipeline, *, demo: bool = False, clock: Clock | None = None
+    ) -> None:
         self._schema = schema
+        self._clock = clock or Clock()
         self._zones: Mapping[str, Sequence[tuple[float, float]]] = {
             name: zone.polygon for name, zone in pipeline.zones.items()
         }
@@ -75,7 +87,7 @@ class Board(Output):
             if record.event is not None:
                 tile.event = record.event
             elif not outcome.is_late:
-                tile.image, tile.record = outcome.frame.image, record
+                tile.image, tile.record, tile.came_s = outcome.frame.image, record, self._clock.now()
                 self._lengthen(tile, record)
 
     def close(self, *, complete: bool) -> None:
@@ -84,10 +96,10 @@ class Board(Output):
     def paint(self) -> NDArray[np.uint8]:
         """The picture, shape (H, W, 3), uint8, BGR."""
         with self._lock:
-            seen = [(name, tile.image, tile.record, tile.event, list(tile.bar)) for name, tile in self._tiles.items()]
-        tiles = [self._paint(*one) for one in sorted(seen, key=lambda one: one[0])]
+            seen = {name: replace(tile, bar=tile.bar.copy()) for name, tile in self._tiles.items()}
+        tiles = [self._paint(name, seen[name]) for name in sorted(seen)]
         if not tiles:
-            tiles = [self._paint("no source yet", None, None, None, [])]
+            tiles = [self._paint("no source yet", _Tile())]
         columns = 1 if len(tiles) == 1 else 2 if len(tiles) <= 4 else 3
         tiles += [np.full_like(tiles[0], _NOTHING) for _ in range(-len(tiles) % columns)]
         return np.vstack([np.hstack(tiles[row : row + columns]) for row in range(0, len(tiles), columns)])
@@ -102,30 +114,25 @@ class Board(Output):
         else:
             tile.bar.append((second, colour, known))
 
-    def _paint(
-        self,
-        name: str,
-        image: NDArray[np.uint8] | None,
-        record: FrameRecord | None,
-        event: CameraEvent | None,
-        bar: list[tuple[int, _Colour, bool]],
-    ) -> NDArray[np.uint8]:
+    def _paint(self, name: str, seen: _Tile) -> NDArray[np.uint8]:
         width, height = TILE_WH
         tile = np.full((height, width, 3), _NOTHING, np.uint8)
         room_wh = (width, height - _BAR_PX - _LINE_PX)
-        online = event is None or event.state == "online"
+        image, record = seen.image, seen.record
+        age_s = self._clock.now() - seen.came_s if image is not None else 0.0
+        online = seen.event is None or seen.event.state == "online"
         if image is not None and record is not None:
             painter = Painter(self._schema, record.size_wh, self._zones, demo=self._demo)
             shown = _fitted(painter.draw(np.array(image), record), room_wh)
             left = (width - shown.shape[1]) // 2
             area = tile[_LINE_PX : _LINE_PX + shown.shape[0], left : left + shown.shape[1]]
-            area[:] = shown if online else shown // 3
-        write_line(tile, _line(name, record, event), 0, 0, 16)
-        self._paint_bar(tile, bar, record)
+            area[:] = shown if online and age_s <= _FROZEN_S else shown // 3
+        write_line(tile, _line(name, record, seen.event, age_s), 0, 0, 16)
+        self._paint_bar(tile, seen.bar, record)
         return tile
 
     @staticmethod
-    def _paint_bar(tile: NDArray[np.uint8], bar: list[tuple[int, _Colour, bool]], record: FrameRecord | None) -> None:
+    def _paint_bar(tile: NDArray[np.uint8], bar: deque[tuple[int, _Colour, bool]], record: FrameRecord | None) -> None:
         """Newest at the right; a second without a frame stays dark."""
         if record is None:
             return
@@ -138,9 +145,11 @@ class Board(Output):
                 tile[height - _BAR_PX :, max(0, right - max(1, width // seconds)) : right] = colour
 
 
-def _line(name: str, record: FrameRecord | None, event: CameraEvent | None) -> str:
-    """State of camera and VLM in words."""
+def _line(name: str, record: FrameRecord | None, event: CameraEvent | None, picture_age_s: float) -> str:
+    """Age of the picture where it is not live, state of camera and VLM, in words."""
     camera: str = "not opened yet" if event is None else event.state
+    if picture_age_s > _FROZEN_S:
+        camera = f"picture {picture_age_s:.0f} s old   {camera}"
     if event is not None and event.state != "online" and event.reason:
         camera += f": {event.reason}"
     vlm = "" if record is None else f"   VLM: {record.vlm.status}"

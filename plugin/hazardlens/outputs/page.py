@@ -41,6 +41,7 @@ body { margin: 0; font: 14px system-ui, sans-serif; background: #1e1e1e; color: 
 img { display: block; max-width: 100% }
 main { padding: 0 12px }
 li.ended { opacity: .6 }
+li.still { color: #f66; font-weight: bold }
 </style></head><body>
 <img src="/picture" alt="All sources, with boxes and verdicts">
 <main><h2>Last alerts</h2><ul id="alerts"></ul><h2>State</h2><ul id="state"></ul></main>
@@ -52,8 +53,10 @@ async function look() {
     const told = await (await fetch("/state")).json();
     fill("alerts", told.alerts.map(one =>
       [`${one.at ?? one.time_s + " s"}  ${one.source}: ${one.rule} ${one.state} - ${one.why}`, one.state]));
-    fill("state", Object.entries(told.status.sources).map(([name, one]) =>
-      [`${name}: ${one.state}, ${one.frames_detected} frames, ${one.frames_dropped} dropped`, ""])
+    const still = told.status.standing_still;
+    fill("state", (still ? [[`STANDS STILL: ${still.stage}, for ${still.seconds} s`, "still"]] : [])
+      .concat(Object.entries(told.status.sources).map(([name, one]) =>
+      [`${name}: ${one.state}, ${one.frames_detected} frames, ${one.frames_dropped} dropped`, ""]))
       .concat(told.status.vlm ? [[`VLM ${told.status.vlm.model}: ${told.status.vlm.state}`, ""]] : []));
   } catch { fill("state", [["the run has ended", ""]]) }
 }
