@@ -25,7 +25,8 @@ def check_vlm(settled: Settled, *, out: Console, err: Console) -> int:
         err: Gets errors.
 
     Returns:
-        0 where all answer, see what is sent and hold the schema, 3 where not all is held or seen, 2 where one cannot be used.
+        0 where all answer, see what is sent and hold the schema, 3 where not all is held or seen, 2 where one cannot be
+        used.
 
     Raises:
         InputError: The pipeline has no VLM.
