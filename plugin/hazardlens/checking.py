@@ -25,7 +25,8 @@ def check_vlm(settled: Settled, *, out: Console, err: Console) -> int:
         err: Gets errors.
 
     Returns:
-        0 where all answer, see and hold the schema, 3 where not all is held or seen, 2 where one cannot be used.
+        0 where all answer, see what is sent and hold the schema, 3 where not all is held or seen, 2 where one cannot be
+        used.
 
     Raises:
         InputError: The pipeline has no VLM.
@@ -63,7 +64,7 @@ def _tell(vlm: Vlm, schema: FieldSchema, objects: int, out: Console) -> int:
     held = "held by the server" if proof.enforces else "NOT HELD, its answers are only checked afterwards"
     lines = [
         f"{vlm.name}: answers",
-        f"  pictures: {_SEEN[proof.images]} ({proof.why})",
+        f"  pictures: {_SEEN[proof.images] if vlm.sends_pictures else 'not sent'} ({proof.why})",
         f"  schema {schema.name} with {objects} objects: {held}",
         f"  dialect: {proof.dialect} ({vlm.dialect.source})",
         f"  left to validation: {len(wired.checked) or 'nothing'}",
@@ -72,4 +73,4 @@ def _tell(vlm: Vlm, schema: FieldSchema, objects: int, out: Console) -> int:
     if len(wired.checked) > _MOST_LEFT:
         lines.append(f"    ... and {len(wired.checked) - _MOST_LEFT} more")
     print_lines(out, lines)
-    return _OK if proof.enforces and proof.images == "yes" else _PARTLY
+    return _OK if proof.enforces and (proof.images == "yes" or not vlm.sends_pictures) else _PARTLY

@@ -141,7 +141,8 @@ class VlmState:
         attempts: Tries that the answer took; 0 where this frame was not asked.
         input_tokens: Tokens of prompt and picture, or None where unknown.
         output_tokens: Tokens of the answer, or None where unknown.
-        raw: The answer's text as the model gave it, on asked frames; None elsewhere.
+        raw: The answer's text as the model gave it, on asked frames; None elsewhere. It is cut, with a mark,
+            beyond 64 KiB.
         fallback: What was asked before `model` in vain, and why, in order.
         reused: Whether the answer is that of an earlier question of exactly the same bytes.
         reasoning: What the model said freely ahead of it, where that is kept; None elsewhere.

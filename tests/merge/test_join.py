@@ -234,6 +234,18 @@ def test_a_failed_frame_has_no_fields_but_keeps_the_words(status):
     assert (record.fields, _severities(record), record.detections[0].asked) == (None, [None], True)
 
 
+def test_words_without_end_are_kept_in_part():
+    most = 64 * 2**10
+    for text in ("x" * most, "ü" * (most // 2)):
+        state = _ask(_joiner(), 0, 0.0, (1,), _failed("invalid", "because", Reply(text=text))).vlm
+        assert state.raw == text
+    for text in ("x" * (most + 1), "xü" * most):
+        kept = _ask(_joiner(), 0, 0.0, (1,), _failed("invalid", "because", Reply(text=text))).vlm.raw
+        assert len(kept.encode()) in (most - 1, most)
+        assert kept.endswith(f"... [cut, {len(text.encode()):,} bytes in all]")
+        assert text.startswith(kept.partition("...")[0])
+
+
 def test_a_failure_does_not_erase_an_older_answer():
     joiner = _joiner(max_age_s=2.0)
     _ask(joiner, 0, 0.0, (1,), _ok("high", "low"))

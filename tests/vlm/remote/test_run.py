@@ -327,6 +327,21 @@ def test_check_tells_what_a_server_does() -> None:
         assert (code, "HTTP 401: bad key" in told) == (2, True)
 
 
+def test_check_is_content_without_pictures_where_none_are_sent() -> None:
+    with FakeServer() as server:
+        code, told = check(base_url=server.base_url, pictures=False)
+        assert (code, "pictures: not sent" in told) == (0, True)
+        assert not any(received.pictures for received in server.received)
+        server.behave = FAULTS["prose"]
+        assert check(base_url=server.base_url, pictures=False)[0] == 3
+
+
+def test_headers_of_a_request_may_be_null() -> None:
+    with FakeServer() as server:
+        assert ask(remote(server.base_url, request={"extra_headers": None}, headers={"X-Site": "north"})).status == "ok"
+        assert server.received[0].headers["x-site"] == "north"
+
+
 def test_the_commands_take_a_server(tmp_path: Path) -> None:
     clip = draw_video(tmp_path / "clip.mp4", frames=3, rate=10)
     with FakeServer() as server:

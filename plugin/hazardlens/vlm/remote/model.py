@@ -160,6 +160,11 @@ class RemoteVlm(Vlm):
         return self._line.spending.tokens
 
     @property
+    def sends_pictures(self) -> bool:
+        """Whether pictures are sent; without them it knows only what the detector found."""
+        return self._pictures
+
+    @property
     def dialect(self) -> Dialect:
         """The dialect that is spoken."""
         return self._dialect
