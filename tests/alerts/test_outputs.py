@@ -13,7 +13,7 @@ from hazardlens.frames.base import Frame
 from hazardlens.frames.file import VideoFile
 from hazardlens.resources import data_path
 from hazardlens.testing import FakeDetector, FunctionVlm
-from hazardlens.testing.cameras import FakeClock
+from hazardlens.testing.cameras import FakeCamera, FakeClock
 from hazardlens.testing.video import draw_video, read_number
 from hazardlens.vlm.base import Question
 from tests.monitor.test_lane import eventually
@@ -148,6 +148,21 @@ def test_an_alert_under_way_ends_with_the_source_and_with_a_stop(clip: Path, tmp
     ended = [one for one in lines(tmp_path / "live" / "alerts.jsonl") if one["state"] == "ended"]
     assert {one["why"] for one in ended} == {"the run was stopped"}
     assert len(ended) == 3
+
+
+def test_alerts_of_a_source_that_has_ended_end_while_the_others_go_on(tmp_path: Path) -> None:
+    short = draw_video(tmp_path / "short.mp4", frames=25, rate=10)
+    other = FakeCamera("other", sessions=["absent"] * 10_000)
+    heard: list[dict] = []
+    with hazardlens.live(
+        [short, other], pipeline=pipeline(), clock=FakeClock(speed=20.0), on_alert=heard.append, **parts()
+    ) as run:
+        for _ in run:
+            eventually(lambda: run.lane is not None and run.lane.is_idle)
+            if len([one for one in heard if one["state"] == "ended"]) == 3:
+                break
+        assert run.sources[1].reader.state != "ended"
+    assert {one["why"] for one in heard if one["state"] == "ended"} == {"the source ended"}
 
 
 def test_a_second_run_over_a_file_leaves_no_evidence_of_the_first(clip: Path, tmp_path: Path) -> None:
