@@ -1,6 +1,8 @@
 """Alerts as they are written and kept: lines, pictures, videos; and the same for a file and a camera."""
 
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +11,18 @@ import pytest
 from PIL import Image
 
 import hazardlens
+from hazardlens.alerts.evidence import Evidence
 from hazardlens.frames.base import Frame
 from hazardlens.frames.file import VideoFile
+from hazardlens.pipeline import EvidenceSettings
 from hazardlens.resources import data_path
 from hazardlens.testing import FakeDetector, FunctionVlm
-from hazardlens.testing.cameras import FakeClock
+from hazardlens.testing.cameras import FakeCamera, FakeClock
 from hazardlens.testing.video import draw_video, read_number
 from hazardlens.vlm.base import Question
 from tests.monitor.test_lane import eventually
+from tests.outputs.test_board import SCHEMA
+from tests.outputs.test_board import outcome as seen
 
 RECORD = jsonschema.Draft202012Validator(json.loads(data_path("schemas", "record.json").read_text(encoding="utf-8")))
 RULES = [
@@ -148,6 +154,52 @@ def test_an_alert_under_way_ends_with_the_source_and_with_a_stop(clip: Path, tmp
     ended = [one for one in lines(tmp_path / "live" / "alerts.jsonl") if one["state"] == "ended"]
     assert {one["why"] for one in ended} == {"the run was stopped"}
     assert len(ended) == 3
+
+
+def test_alerts_of_a_source_that_has_ended_end_while_the_others_go_on(tmp_path: Path) -> None:
+    short = draw_video(tmp_path / "short.mp4", frames=25, rate=10)
+    other = FakeCamera("other", sessions=["absent"] * 10_000)
+    heard: list[dict] = []
+    with hazardlens.live(
+        [short, other], pipeline=pipeline(), clock=FakeClock(speed=20.0), on_alert=heard.append, **parts()
+    ) as run:
+        for _ in run:
+            eventually(lambda: run.lane is not None and run.lane.is_idle)
+            if len([one for one in heard if one["state"] == "ended"]) == 3:
+                break
+        assert run.sources[1].reader.state != "ended"
+    assert {one["why"] for one in heard if one["state"] == "ended"} == {"the source ended"}
+
+
+def test_a_date_that_goes_back_deletes_no_evidence_that_was_just_kept(tmp_path: Path) -> None:
+    def kept() -> list[str]:
+        return sorted(path.stem[-1] for path in tmp_path.glob("*.jpg"))
+
+    future = time.time() + 1e6
+    for run in range(2):
+        settings = {"settings": EvidenceSettings(), "schema": SCHEMA, "pipeline": hazardlens.Pipeline.load({})}
+        evidence = Evidence(tmp_path, keep=2, **settings)
+        for number in range(4 * run, 4 * run + 4):
+            alert = {"source": "gate", "id": f"fire-{number}", "time_s": 1.0, "at": None}
+            (name, _) = evidence.begin(alert, seen(1.0)).values()
+            future -= 100
+            os.utime(tmp_path / name, (future, future))
+            assert str(number) in kept()
+        assert kept() == [str(4 * run + 2), str(4 * run + 3)]
+
+
+@pytest.mark.parametrize("what", ["see", "begin", "_prune", "close"])
+def test_evidence_that_fails_costs_no_alert(
+    what: str, clip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError(what)
+
+    monkeypatch.setattr(Evidence, what, fail)
+    list(hazardlens.process(clip, pipeline=pipeline(), out=tmp_path, **parts()))
+    told = lines(tmp_path / "clip" / "alerts.jsonl")
+    assert sorted((one["id"], one["state"], round(one["time_s"], 3)) for one in told) == sorted(EXPECTED)
+    assert f"ZeroDivisionError: {what}" in caplog.text
 
 
 def test_a_second_run_over_a_file_leaves_no_evidence_of_the_first(clip: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from hazardlens.cameras.webcam import Webcam
 from hazardlens.pipeline import LiveSettings
 from hazardlens.testing.cameras import FakeCamera, FakeCapture, FakeClock
 from hazardlens.testing.video import number_image, read_number
+from tests.monitor.test_lane import HandClock, eventually
 
 FAST = FakeClock(speed=50.0)
 SETTINGS = LiveSettings(retry_first_s=1.0, retry_most_s=8.0)
@@ -147,6 +148,37 @@ def test_a_webcam_that_is_not_there() -> None:
         webcam(FakeCapture(opens=False)).open()
 
 
+def test_a_driver_that_hangs_as_it_opens_is_told_once() -> None:
+    freed = threading.Event()
+
+    class Hanging(FakeCamera):
+        def open(self) -> Feed:
+            freed.wait(10)
+            return super().open()
+
+    clock = HandClock()
+    changed, stop = threading.Condition(), threading.Event()
+    held = Arrivals(changed, frames=9, waits=False)
+    reader = Reader(Hanging(sessions=[1], fps=None), held, settings=SETTINGS, clock=clock, stop=stop)
+    reader.look(99.0, 10.0)
+    reader.start()
+    try:
+        eventually(lambda: reader._opening_s is not None)
+        for clock.time_s in (9.0, 11.0, 30.0):
+            reader.look(99.0, 10.0)
+        assert [one.event.reason for one in held.rest()] == ["does not open within 10 s; its driver hangs"]
+        assert reader.state == "offline"
+        freed.set()
+        assert reader.join(5)
+        assert states(held.rest()) == ["online", "ended"]
+        reader.look(99.0, 10.0)
+        assert held.rest() == []
+    finally:
+        stop.set()
+        freed.set()
+        reader.join(5)
+
+
 def test_a_driver_that_hangs_is_told_by_whoever_looks() -> None:
     freed = [threading.Event(), threading.Event()]
 
@@ -166,7 +198,7 @@ def test_a_driver_that_hangs_is_told_by_whoever_looks() -> None:
         with changed:
             changed.wait_for(lambda: reader.last_frame_s is not None, timeout=5)
         FAST.wait(stop, 3.0)
-        reader.look(2.0)
+        reader.look(2.0, 2.0)
         assert (reader.state, reader.reason) == ("offline", "no picture for 2 s; its driver hangs")
         freed[0].set()
         with changed:

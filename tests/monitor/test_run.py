@@ -16,6 +16,9 @@ import hazardlens
 from hazardlens.detect.base import Detections
 from hazardlens.errors import InputError, VideoError
 from hazardlens.frames.base import Frame
+from hazardlens.merge.source import SourceMerge
+from hazardlens.monitor.outputs import Outputs
+from hazardlens.monitor.running import Running
 from hazardlens.resources import data_path
 from hazardlens.testing import FakeDetector, FakeVlm, FunctionVlm
 from hazardlens.testing.cameras import FakeCamera, FakeClock
@@ -222,6 +225,76 @@ def test_closing_writes_what_was_accepted_and_does_not_wait_for_a_vlm_that_hangs
         run.close()
     finally:
         vlm.free.release(10)
+
+
+def test_behind_a_stop_the_loop_gets_what_was_under_way_and_the_rest_is_counted(tmp_path: Path) -> None:
+    vlm = Gate()
+    camera = FakeCamera(sessions=[30, *["unplugged"] * 1000], fps=None)
+    with begin(camera, vlm=vlm, out=tmp_path, live={"frames": "every"}) as run:
+        before = []
+        for record in run:
+            before.append(record)
+            if record.event is None and record.frame == 4:
+                break
+        eventually(lambda: run.sources[0].reader.reason == "unplugged")
+        run.stop()
+        behind = list(run)
+        assert list(run) == []
+    (unanswered,) = [one for one in behind if one.event is None]
+    assert (unanswered.frame, unanswered.vlm.reason) == (0, "the run was stopped before the answer came")
+    assert [one.event.state for one in behind if one.event is not None][:3] == ["offline", "reconnecting", "offline"]
+    assert lines(tmp_path) == [json.loads(record.to_json()) for record in [*before, *behind]]
+    told = json.loads((tmp_path / "status.json").read_text())["sources"]["fake"]
+    assert (told["frames_read"], told["frames_detected"], told["frames_dropped"]) == (30, 5, 25)
+
+
+def test_what_the_merge_trips_over_is_a_status_and_the_run_goes_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    question, record = SourceMerge.question, SourceMerge.record
+
+    def bad_question(self: SourceMerge, frame: Frame, *given: object, **more: object) -> object:
+        if frame.index in (3, 4):
+            raise KeyError("zone")
+        return question(self, frame, *given, **more)
+
+    def bad_record(self: SourceMerge, frame: Frame, *given: object, late: bool = False) -> object:
+        if late:
+            raise ValueError("rule")
+        return record(self, frame, *given, late=late)
+
+    monkeypatch.setattr(SourceMerge, "question", bad_question)
+    monkeypatch.setattr(SourceMerge, "record", bad_record)
+    with begin(FakeCamera(sessions=[25], fps=None), live={"frames": "every"}) as run:
+        records = list(settled(run))
+        told = run.status["sources"]["fake"]
+    assert [one.frame for one in firsts(records)] == list(range(25))
+    failed = [(one.frame, one.vlm.reason) for one in frames(records) if one.vlm.status == "error"]
+    assert failed == [
+        *((0, "ValueError: rule"), (3, "KeyError: 'zone'"), (4, "KeyError: 'zone'")),
+        *((10, "ValueError: rule"), (20, "ValueError: rule")),
+    ]
+    assert len(firsts(records)[3].detections) == 1
+    assert told["failed"] == 5
+    assert len([one for one in caplog.records if "merge" in one.message and one.levelno == logging.WARNING]) == 2
+
+
+def test_outputs_are_closed_whatever_fails_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Running) -> None:
+        raise RuntimeError("release")
+
+    monkeypatch.setattr(Running, "release", fail)
+    close, closed = Outputs.close, []
+
+    def noted(self: Outputs, *, complete: bool) -> None:
+        closed.append(complete)
+        close(self, complete=complete)
+
+    monkeypatch.setattr(Outputs, "close", noted)
+    run = begin(FakeCamera(sessions=[1], fps=None), vlm="none", out=tmp_path)
+    with pytest.raises(RuntimeError, match="release"):
+        list(run)
+    assert closed == [True]
 
 
 def test_stopping_from_another_thread_ends_the_loop() -> None:

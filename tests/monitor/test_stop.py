@@ -41,14 +41,19 @@ cli.main()
 """
 
 
-def stopped(command: list, number: signal.Signals, *, lines_before: int) -> tuple[subprocess.Popen, str, float]:
+def stopped(
+    command: list, number: signal.Signals, *, lines_before: int, printed: list[str] | None = None
+) -> tuple[subprocess.Popen, str, float]:
     """Run a command until it has printed some lines, send a signal, and wait for its end."""
+    lines = [] if printed is None else printed
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         for _ in range(lines_before):
-            assert process.stdout.readline(), process.stderr.read()
+            lines.append(process.stdout.readline())
+            assert lines[-1], process.stderr.read()
         process.send_signal(number)
         began = time.monotonic()
-        _, err = process.communicate(timeout=60)
+        rest, err = process.communicate(timeout=60)
+        lines.extend(rest.splitlines(keepends=True))
         return process, err, time.monotonic() - began
 
 
@@ -63,9 +68,11 @@ def check(folder: Path) -> list[dict]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_run_whose_camera_and_vlm_hang_stops_with_everything_written(number: signal.Signals, tmp_path: Path) -> None:
-    process, err, _ = stopped([sys.executable, "-c", HANGING, tmp_path], number, lines_before=30)
+    printed: list[str] = []
+    process, err, _ = stopped([sys.executable, "-c", HANGING, tmp_path], number, lines_before=30, printed=printed)
     assert process.returncode == 0, err
     records = check(tmp_path)
+    assert [json.loads(line) for line in printed] == records, "what is written at the stop is printed too"
     (unanswered,) = [one for one in records if "stopped before the answer came" in (one["vlm"]["reason"] or "")][:1]
     assert unanswered["vlm"]["status"] == "error"
     asked = {(one["source"], one["frame"]) for one in records if one["vlm"]["trigger"]}

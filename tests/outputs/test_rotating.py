@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,35 @@ def test_files_are_put_aside_whole_and_the_oldest_are_deleted(tmp_path: Path) ->
     kept = [number for path in [*aside, tmp_path / "records.jsonl"] for number in numbers(path)]
     assert kept == list(range(kept[0], 100))
     assert all(path.stat().st_size <= 1000 for path in tmp_path.iterdir())
+
+
+class FakeDate(datetime):
+    """The machine's date, an hour earlier each time that somebody looks."""
+
+    hours = 0
+
+    @classmethod
+    def now(cls, zone: tzinfo | None = None) -> datetime:
+        cls.hours += 1
+        return datetime(2026, 6, 1, tzinfo=zone) - timedelta(hours=cls.hours)
+
+
+def test_a_date_that_goes_back_deletes_nothing_that_was_just_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hazardlens.outputs.rotating.datetime", FakeDate)
+    (tmp_path / "records.noteZ.jsonl").write_text("somebody's")
+    for run in range(2):
+        out = RotatingLines(tmp_path / "records.jsonl", rotate_bytes=1000, keep=3)
+        for number in range(50 * run, 50 * run + 50):
+            out.write(line(number))
+        out.close()
+    aside = sorted(tmp_path.glob("records.2*.jsonl"))
+    assert len(aside) == 2
+    kept = [number for path in [*aside, tmp_path / "records.jsonl"] for number in numbers(path)]
+    assert kept == list(range(kept[0], 100))
+    assert len(kept) > 18, "two whole files and the one being written"
+    assert (tmp_path / "records.noteZ.jsonl").exists()
 
 
 def test_a_new_run_goes_on_and_cuts_off_half_a_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hazardlens.alerts.ring import Ring, jpeg
-from hazardlens.errors import OutputError
 from hazardlens.merge.outcome import Outcome
 from hazardlens.outputs.draw import Painter
 from hazardlens.outputs.video import VideoWriter
@@ -78,6 +77,7 @@ class Evidence:
         self._horizon_s = settings.before_s + settings.after_s + _LATENESS_S
         self._painters: dict[tuple[int, int], Painter] = {}
         self._rings: dict[str, Ring] = {}
+        self._pictures: list[Path] = []
         self._pending: list[_Clip] = []
         self._jobs: queue.Queue[tuple[Path, list[tuple[float, bytes]]] | None] = queue.Queue(_CLIPS_WAITING)
         self._worker: threading.Thread | None = None
@@ -101,13 +101,14 @@ class Evidence:
         before_s, after_s = self._settings.before_s, self._settings.after_s
         time_s = float(alert["time_s"])
         clip = _Clip(source=alert["source"], name=name, from_s=time_s - before_s, to_s=time_s + after_s)
-        drawn = self._painter(outcome.record.size_wh).draw(np.array(outcome.frame.image), outcome.record)
         try:
+            drawn = self._painter(outcome.record.size_wh).draw(np.array(outcome.frame.image), outcome.record)
             self._folder.mkdir(parents=True, exist_ok=True)
-            (self._folder / f"{name}.jpg").write_bytes(jpeg(drawn))
-            self._prune()
-        except OSError as error:
-            self._fail(f"{name}.jpg", error.strerror)
+            picture = self._folder / f"{name}.jpg"
+            picture.write_bytes(jpeg(drawn))
+            self._prune(picture)
+        except Exception as error:  # noqa: BLE001 - whatever the picture fails with, the video may still be made
+            self._fail(f"{name}.jpg", _why(error))
         self._pending.append(clip)
         return {"picture": f"{name}.jpg", "video": f"{name}.mp4"}
 
@@ -152,21 +153,34 @@ class Evidence:
             path, pictures = job
             try:
                 _write_video(path, pictures, self._settings.fps)
-            except (OutputError, OSError) as error:
-                self._fail(path.name, str(error))
+            except Exception as error:  # noqa: BLE001 - the next video may be made
+                self._fail(path.name, _why(error))
 
-    def _fail(self, name: str, why: str | None) -> None:
+    def _fail(self, name: str, why: str) -> None:
         self.lost += 1
         _log.warning("%s: evidence cannot be kept: %s", name, why)
 
-    def _prune(self) -> None:
-        """Delete the evidence of the oldest alerts."""
+    def _prune(self, written: Path) -> None:
+        """Delete the evidence of the oldest alerts, by the order of writing, for the date may go back."""
         if self._keep is None:
             return
-        pictures = sorted(self._folder.glob("*.jpg"), key=lambda path: path.stat().st_mtime_ns)
-        for picture in pictures[: max(0, len(pictures) - self._keep)]:
+        pictures = [one for one in self._pictures or self._found(written) if one != written and one.exists()]
+        self._pictures = [*pictures, written]
+        old = len(self._pictures) - self._keep
+        for picture in self._pictures[: max(0, old)]:
             picture.with_suffix(".mp4").unlink(missing_ok=True)
             picture.unlink(missing_ok=True)
+
+    def _found(self, written: Path) -> list[Path]:
+        """Pictures of earlier runs."""
+        pictures = [one for one in self._folder.glob("*.jpg") if one != written]
+        return sorted(pictures, key=lambda path: path.stat().st_mtime_ns)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return f"{type(error).__name__}: {error}"
 
 
 def _write_video(path: Path, pictures: list[tuple[float, bytes]], fps: float) -> None:

@@ -40,7 +40,7 @@ class Arrivals:
         waits: Whether who brings a frame waits for room, as a file can and a camera cannot.
 
     Attributes:
-        dropped: Frames that fell out.
+        dropped: Frames that fell out, and those that were held at the end.
     """
 
     def __init__(self, changed: threading.Condition, *, frames: int, waits: bool) -> None:
@@ -71,6 +71,15 @@ class Arrivals:
         self._frames -= arrival.picture is not None
         self._changed.notify_all()
         return arrival
+
+    def rest(self) -> list[Arrival]:
+        """Take all that is held: the events, while frames are counted as dropped."""
+        with self._changed:
+            held = list(self._held)
+            self._held.clear()
+            self.dropped += self._frames
+            self._frames = 0
+            return [arrival for arrival in held if arrival.picture is None]
 
     def __len__(self) -> int:
         return len(self._held)

@@ -62,6 +62,8 @@ class Reader:
         self.last_frame_s: float | None = None
         self.has_ended = False
         self.ended_early: str | None = None
+        self._opening_s: float | None = None
+        self._hang_told = False
         self._settings = settings
         self._clock = clock
         self._stop = stop
@@ -83,8 +85,17 @@ class Reader:
         self._thread.join(max(0.0, seconds))
         return not self._thread.is_alive()
 
-    def look(self, limit_s: float) -> None:
-        """Say that the camera is lost where its driver has given nothing for so long; called by another thread."""
+    def look(self, limit_s: float, open_limit_s: float) -> None:
+        """Say that the camera is lost where its driver hangs; called by another thread.
+
+        Args:
+            limit_s: Longest time without a picture.
+            open_limit_s: Longest time in which it opens.
+        """
+        opening_s = self._opening_s
+        if opening_s is not None and not self._hang_told and self._clock.now() - opening_s > open_limit_s:
+            self._hang_told = True
+            self._tell("offline", f"does not open within {open_limit_s:g} s; its driver hangs")
         seen_s = self.last_frame_s
         if self.camera.is_paced or self.state != "online" or seen_s is None:
             return
@@ -112,7 +123,7 @@ class Reader:
         """One connection, from its opening to its end; every loss becomes `_Lost`."""
         before = self.read
         try:
-            with closing(self.camera.open()) as feed:
+            with closing(self._open()) as feed:
                 self._stamper.connected()
                 try:
                     self._pump(feed)
@@ -124,6 +135,14 @@ class Reader:
         except Exception as error:  # noqa: BLE001 - whatever a camera's driver raises is a loss, or the thread would end
             _log.debug("%s", self.camera.name, exc_info=error)
             self._lose(f"{type(error).__name__} while it was read", gave_pictures=self.read > before)
+
+    def _open(self) -> Feed:
+        self._hang_told = False
+        self._opening_s = self._clock.now()
+        try:
+            return self.camera.open()
+        finally:
+            self._opening_s = None
 
     def _pump(self, feed: Feed) -> None:
         before = self.read

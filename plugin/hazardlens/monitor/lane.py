@@ -97,6 +97,11 @@ class LiveLane:
             asked = (call.question for call in self._calls if call.source == source and not call.settled)
             return next(asked, self._waiting.get(source))
 
+    def is_busy_with(self, source: str) -> bool:
+        """Whether a source has a question that waits, is being answered, or whose answer nobody has taken."""
+        with self._changed:
+            return self.oldest(source) is not None or any(name == source for name, _, _ in self._answers)
+
     def offer(self, source: str, question: Question) -> Question | None:
         """Put a question into the place of its source; the one that stood there and will never be asked, or None."""
         with self._changed:

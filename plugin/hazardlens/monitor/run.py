@@ -13,7 +13,6 @@ from hazardlens.cameras.base import Camera
 from hazardlens.cameras.buffer import Arrival, Arrivals
 from hazardlens.cameras.clock import Clock
 from hazardlens.cameras.reader import Reader
-from hazardlens.merge.outcome import Outcome
 from hazardlens.merge.source import SourceMerge
 from hazardlens.monitor.lane import LiveLane
 from hazardlens.monitor.outputs import Outputs
@@ -36,7 +35,8 @@ class LiveRun(Iterator[FrameRecord]):
     its time makes frames fall out, not queues grow.
 
     It ends when all sources have ended, by `stop`, by `close`, by leaving a `with` block, when nobody holds it any
-    more, or when the program ends; threads and files are then released and what was accepted is written.
+    more, or when the program ends; threads and files are then released and what was accepted is written. Behind `stop`
+    the loop still gets the records of what was under way.
 
     Args:
         parts: What processes the frames.
@@ -69,7 +69,6 @@ class LiveRun(Iterator[FrameRecord]):
         self._changed = threading.Condition()
         self._stop = threading.Event()
         self._turn = threading.RLock()
-        self._ready: deque[FrameRecord] = deque()
         self.lane = (
             LiveLane(parts.vlm, settings=settings, clock=clock, changed=self._changed, workers=parts.vlm.concurrency)
             if parts.vlm is not None
@@ -87,6 +86,7 @@ class LiveRun(Iterator[FrameRecord]):
             outputs=outputs,
             alerts=alerts,
         )
+        self._ready = self._work.ready
         self._in_turn = deque(self.sources)
         self._by_name = {source.name: source for source in self.sources}
         self._watchdog = Watchdog(self._work, settings=settings, on_status=on_status)
@@ -117,10 +117,11 @@ class LiveRun(Iterator[FrameRecord]):
         with self._turn:
             try:
                 while not self._ready:
+                    if not self._open.alive:
+                        raise StopIteration
                     if self._stop.is_set() or not self._step():
                         early = any(source.reader.ended_early for source in self.sources)
                         self._finish(complete=not (self._stop.is_set() or early))
-                        raise StopIteration
             except BaseException:
                 self.stages.enter(None)
                 raise
@@ -136,6 +137,7 @@ class LiveRun(Iterator[FrameRecord]):
         self._stop.set()
         with self._turn:
             self._finish(complete=False)
+            self._ready.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -155,7 +157,8 @@ class LiveRun(Iterator[FrameRecord]):
                 name, question, answer = answered
                 with self.stages.stage("merge"):
                     outcome = self._by_name[name].answered(question, answer)
-                self._hand_out(outcome)
+                self._work.hand_out(outcome)
+                self._end_alerts(self._by_name[name])
                 return True
         with self._changed:
             arrived = self._arrived()
@@ -168,7 +171,8 @@ class LiveRun(Iterator[FrameRecord]):
         with self.stages.stage("detect"):
             outcomes = source.look(arrival)
         for outcome in outcomes:
-            self._hand_out(outcome)
+            self._work.hand_out(outcome)
+        self._end_alerts(source)
         if arrival.picture is not None:
             self._work.latencies_s.append(self.clock.now() - arrival.read_s)
         return True
@@ -183,10 +187,10 @@ class LiveRun(Iterator[FrameRecord]):
                 return source, arrival
         return None
 
-    def _hand_out(self, outcome: Outcome) -> None:
-        with self.stages.stage("write"):
-            self.outputs.write(outcome)
-        self._ready.append(outcome.record)
+    def _end_alerts(self, source: LiveSource) -> None:
+        """End the alerts of a source that has ended, once its last answer is there; the other sources may go on."""
+        if source.has_ended and not (self.lane is not None and self.lane.is_busy_with(source.name)):
+            self._work.end_alerts(source, "the source ended")
 
     def _finish(self, *, complete: bool) -> None:
         """Release threads and files and write what was accepted; within 3 s, whatever hangs."""
@@ -195,10 +199,12 @@ class LiveRun(Iterator[FrameRecord]):
 
 
 def _finish(work: Running, watchdog: Watchdog, *, complete: bool) -> None:
-    watchdog.stop()
-    work.release()
-    watchdog.tell(complete=complete)
-    work.outputs.close(complete=complete)
+    try:
+        watchdog.stop()
+        work.release()
+        watchdog.tell(complete=complete)
+    finally:
+        work.outputs.close(complete=complete)
 
 
 def _end_abandoned(work: Running, watchdog: Watchdog) -> None:

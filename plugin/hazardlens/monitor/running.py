@@ -8,11 +8,13 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from hazardlens.cameras.clock import Clock, spelled
+from hazardlens.merge.outcome import Outcome
 from hazardlens.monitor.lane import LiveLane
 from hazardlens.monitor.outputs import Outputs
 from hazardlens.monitor.source import LiveSource
 from hazardlens.monitor.stages import Stages
 from hazardlens.outputs.alerts import Alerts
+from hazardlens.record import FrameRecord
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +35,7 @@ class Running:
         sources: The sources.
         outputs: Get every outcome.
         alerts: The one of them that hands on alerts, or None.
+        ready: Records that nobody has taken yet.
         latencies_s: Clock times from a frame's coming to its record, of the newest thousand frames.
     """
 
@@ -44,6 +47,7 @@ class Running:
     sources: list[LiveSource]
     outputs: Outputs
     alerts: Alerts | None
+    ready: deque[FrameRecord] = field(default_factory=deque)
     latencies_s: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
 
     def release(self) -> None:
@@ -53,14 +57,25 @@ class Running:
             self.changed.notify_all()
         by_name = {source.name: source for source in self.sources}
         for name, question, answer in self.lane.stop() if self.lane is not None else ():
-            self.outputs.write(by_name[name].answered(question, answer))
-        for source in self.sources:
-            why = "the source ended" if source.has_ended else "the run was stopped"
-            ended = source.end_alerts(why, spelled(self.clock.date()))
-            if self.alerts is not None:
-                self.alerts.tell(ended)
-            source.forget()
+            self.hand_out(by_name[name].answered(question, answer))
         self._join()
+        for source in self.sources:
+            for arrival in source.reader.arrivals.rest():
+                self.hand_out(source.event(arrival))
+            self.end_alerts(source, "the source ended" if source.has_ended else "the run was stopped")
+            source.forget()
+
+    def hand_out(self, outcome: Outcome) -> None:
+        """Write an outcome, and have its record ready for whoever iterates."""
+        with self.stages.stage("write"):
+            self.outputs.write(outcome)
+        self.ready.append(outcome.record)
+
+    def end_alerts(self, source: LiveSource, why: str) -> None:
+        """End the alerts of a source from which nothing more comes."""
+        ended = source.end_alerts(why, spelled(self.clock.date()))
+        if self.alerts is not None:
+            self.alerts.tell(ended)
 
     def _join(self) -> None:
         ends_s = self.clock.now() + _CAMERAS_STOP_S

@@ -40,6 +40,7 @@ class LiveSource:
         superseded: Questions that were never asked, for a newer one took their place.
         detected: Frames that went through the detector.
         has_ended: Whether its end was told.
+        failed: Frames and answers on which decoding, the detector or the merge failed.
     """
 
     def __init__(self, reader: Reader, merge: SourceMerge, detector: Detector, lane: LiveLane | None) -> None:
@@ -50,13 +51,14 @@ class LiveSource:
         self.superseded = 0
         self.detected = 0
         self.has_ended = False
+        self.failed = 0
         self._detector = detector
         self._lane = lane
         self._token = object()
         self._size_wh = (0, 0)
         self._first_id = self._last_id = 0
         self._asked_at: dict[int, str] = {}
-        self._failing = False
+        self._failing: set[str] = set()
 
     def event(self, arrival: Arrival) -> Outcome:
         """The outcome that tells of an event."""
@@ -80,24 +82,38 @@ class LiveSource:
         try:
             image = arrival.picture.decode()
         except Exception as error:  # noqa: BLE001 - a picture that cannot be decoded is a status, not the end
-            return [self._failed(self._blank(arrival), arrival, error)]
+            return [self._failed("decoding", self._blank(arrival), arrival, error)]
         frame = Frame(image=image, index=arrival.index, time_s=arrival.time_s, source=self.name)
         try:
             detections = self._detect(frame)
         except Exception as error:  # noqa: BLE001 - one frame that fails must not end a run of days
-            return [self._failed(frame, arrival, error)]
-        self._failing = False
-        return self._ask(frame, detections, arrival.at)
+            return [self._failed("the detector", frame, arrival, error)]
+        self._failing -= {"decoding", "the detector"}
+        try:
+            outcomes = self._ask(frame, detections, arrival.at)
+        except Exception as error:  # noqa: BLE001 - nor must one that the merge trips over
+            return [self._failed("the merge", frame, arrival, error, detections)]
+        self._failing.discard("the merge")
+        return outcomes
 
     def answered(self, question: Question, answer: Answer) -> Outcome:
         """The outcome of a frame that was asked about, once its answer is there."""
         self.answers[answer.status] += 1
-        record = self.merge.record(question.frame, question.detections, question, answer, late=True)
+        try:
+            record = self.merge.record(question.frame, question.detections, question, answer, late=True)
+        except Exception as error:  # noqa: BLE001 - one answer that the merge trips over must not end a run of days
+            state = self._failure("the merge of an answer", question.frame.index, error, question.trigger)
+            return self._outcome(question, frame_record(question.frame, question.detections, state), None)
+        self._failing.discard("the merge of an answer")
         return self._outcome(question, record, answer)
 
     def end_alerts(self, why: str, at: str) -> list[dict[str, Any]]:
         """End the alerts that are under way."""
-        return [{**alert, "at": at} for alert in self.merge.end_alerts(why)]
+        try:
+            return [{**alert, "at": at} for alert in self.merge.end_alerts(why)]
+        except Exception as error:  # noqa: BLE001 - the other sources have their ends too
+            self._failure("the end of alerts", self.reader.read, error)
+            return []
 
     def forget(self) -> None:
         """Let go of the tracks."""
@@ -148,13 +164,20 @@ class LiveSource:
         self._last_id = max([self._last_id, *(one for one in shifted if one is not None)])
         return shifted
 
-    def _failed(self, frame: Frame, arrival: Arrival, error: Exception) -> Outcome:
-        level = logging.DEBUG if self._failing else logging.WARNING
-        self._failing = True
-        _log.log(level, "%s: frame %d: %s: %s", self.name, arrival.index, type(error).__name__, error)
-        state = VlmState(status="error", reason=f"{type(error).__name__}: {error}")
-        record = frame_record(frame, Detections.empty(self._detector.class_names), state)
+    def _failed(
+        self, what: str, frame: Frame, arrival: Arrival, error: Exception, found: Detections | None = None
+    ) -> Outcome:
+        state = self._failure(what, frame.index, error)
+        record = frame_record(frame, found or Detections.empty(self._detector.class_names), state)
         return Outcome(record=replace(record, at=arrival.at), frame=frame)
+
+    def _failure(self, what: str, index: int, error: Exception, trigger: tuple[str, ...] = ()) -> VlmState:
+        """Count a failure and log the first of several in a row; the state that says it."""
+        level = logging.DEBUG if what in self._failing else logging.WARNING
+        self._failing.add(what)
+        self.failed += 1
+        _log.log(level, "%s: %s failed on frame %d: %s: %s", self.name, what, index, type(error).__name__, error)
+        return VlmState(status="error", reason=f"{type(error).__name__}: {error}", trigger=trigger)
 
     def _blank(self, arrival: Arrival) -> Frame:
         width, height = self._size_wh

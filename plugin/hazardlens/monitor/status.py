@@ -45,6 +45,7 @@ def _source(source: LiveSource) -> dict[str, Any]:
         "frames_read": reader.read,
         "frames_detected": source.detected,
         "frames_dropped": reader.arrivals.dropped,
+        "failed": source.failed,
         "damaged": reader.damaged,
         "clock_jumps": reader.clock_jumps,
         "connections": reader.connections,

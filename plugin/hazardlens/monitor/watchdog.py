@@ -68,7 +68,7 @@ class Watchdog:
             self._look_at_vlm(lane.held_s)
         self._run.stages.look()
         for source in self._run.sources:
-            source.reader.look(_MARGIN * self._settings.read_timeout_s)
+            source.reader.look(_MARGIN * self._settings.read_timeout_s, _MARGIN * self._settings.open_timeout_s)
 
     def _look_at_vlm(self, held_s: float | None) -> None:
         stuck = held_s is not None and held_s > self._settings.question_timeout_s + self._settings.stall_s

@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from hazardlens.alerts.evidence import Evidence
 from hazardlens.alerts.notify import Notifier
@@ -18,6 +18,9 @@ from hazardlens.pipeline import Pipeline
 from hazardlens.schema import FieldSchema
 
 _log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 OnAlert = Callable[[dict[str, Any]], object]
 """Gets each alert as it begins and as it ends."""
@@ -63,7 +66,8 @@ class Alerts(Output):
         self._on_alert = on_alert
         self._patience_s = patience_s
         self.lines = RotatingLines(folder / ALERTS, rotate_bytes=rotate_bytes, keep=20) if folder is not None else None
-        self._evidence = None
+        self._failing = False
+        self._evidence: Evidence | None = None
         if folder is not None and settings.evidence is not None:
             self._evidence = Evidence(
                 folder / EVIDENCE, settings=settings.evidence, pipeline=pipeline, schema=schema, keep=keep, demo=demo
@@ -74,12 +78,13 @@ class Alerts(Output):
         """Take in the next record."""
         record = outcome.record
         is_picture = record.event is None and record.vlm.status != "source_lost"
-        if self._evidence is not None and is_picture and not outcome.is_late:
-            self._evidence.see(outcome)
+        if is_picture and not outcome.is_late:
+            self._guarded(Evidence.see, outcome)
         for alert in record.alerts:
-            files = None
-            if alert["state"] == "began" and self._evidence is not None:
-                files = {kind: f"{EVIDENCE}/{name}" for kind, name in self._evidence.begin(alert, outcome).items()}
+            names = None
+            if alert["state"] == "began":
+                names = self._guarded(Evidence.begin, alert, outcome)
+            files = None if names is None else {kind: f"{EVIDENCE}/{name}" for kind, name in names.items()}
             self._tell({**alert, "evidence": files})
 
     def tell(self, alerts: Iterable[Mapping[str, Any]]) -> None:
@@ -91,9 +96,23 @@ class Alerts(Output):
         """Finish lines and evidence, and hand over what waits."""
         if self.lines is not None:
             self.lines.close()
-        if self._evidence is not None:
-            self._evidence.close(self._patience_s)
+        self._guarded(Evidence.close, self._patience_s)
         self._notifier.close(30.0 if self._patience_s is None else self._patience_s)
+
+    def _guarded(self, act: Callable[Concatenate[Evidence, _P], _T], *given: _P.args, **more: _P.kwargs) -> _T | None:
+        """Do something with the evidence, if any is kept; whatever it fails with, the alert itself must go out."""
+        if self._evidence is None:
+            return None
+        try:
+            result = act(self._evidence, *given, **more)
+        except Exception as error:  # noqa: BLE001
+            level = logging.DEBUG if self._failing else logging.WARNING
+            self._failing = True
+            self._evidence.lost += 1
+            _log.log(level, "evidence: %s: %s", type(error).__name__, error)
+            return None
+        self._failing = False
+        return result
 
     def _tell(self, alert: dict[str, Any]) -> None:
         self.begun += alert["state"] == "began"

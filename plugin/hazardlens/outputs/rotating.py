@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 from collections import deque
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from hazardlens.errors import OutputError
@@ -15,13 +15,15 @@ from hazardlens.outputs.base import Output
 
 _log = logging.getLogger(__name__)
 _WAITING_BYTES = 16 * 2**20
+_STAMP = "%Y%m%dT%H%M%S.%fZ"
 
 
 class RotatingLines:
     """Appends lines to a file, each line whole on disk before the next is begun.
 
     What cannot be written, as on a full disk, waits in memory, 16 MB at most, and is written once there is room; beyond
-    that the oldest lines fall out and are counted. Half a line that an earlier run left behind is cut off.
+    that the oldest lines fall out and are counted. Half a line that an earlier run left behind is cut off. Files put
+    aside keep their order where the date goes back.
 
     Args:
         path: The file; `records.jsonl` is put aside as `records.20261130T151800.123456Z.jsonl`.
@@ -118,13 +120,26 @@ class RotatingLines:
 
     def _rotate(self) -> None:
         self._file.close()
-        stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+        aside = self._aside()
+        date = datetime.now(UTC)
+        if aside:  # the machine's date may have gone back since
+            date = max(date, max(aside) + timedelta(microseconds=1))
+        moved = self.path.with_name(f"{self.path.stem}.{date:{_STAMP}}{self.path.suffix}")
         with contextlib.suppress(FileNotFoundError):  # somebody took it away
-            self.path.rename(self.path.with_name(f"{self.path.stem}.{stamp}{self.path.suffix}"))
+            self.path.rename(moved)
+            aside[date] = moved
         self._open()
-        aside = sorted(self.path.parent.glob(f"{self.path.stem}.*Z{self.path.suffix}"))
-        for old in aside[: max(0, len(aside) - self._keep + 1)]:
-            old.unlink(missing_ok=True)
+        for old in sorted(aside)[: max(0, len(aside) - self._keep + 1)]:
+            aside[old].unlink(missing_ok=True)
+
+    def _aside(self) -> dict[datetime, Path]:
+        """Files put aside, by their stamps."""
+        found = {}
+        for path in self.path.parent.glob(f"{self.path.stem}.*Z{self.path.suffix}"):
+            stamp = path.name.removeprefix(f"{self.path.stem}.").removesuffix(self.path.suffix)
+            with contextlib.suppress(ValueError):  # a file of somebody else
+                found[datetime.strptime(stamp, _STAMP).replace(tzinfo=UTC)] = path
+        return found
 
 
 def _whole(path: Path, size: int) -> int:
