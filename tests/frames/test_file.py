@@ -5,7 +5,6 @@ import logging
 import os
 import subprocess
 import sys
-import threading
 import time
 from fractions import Fraction
 from pathlib import Path
@@ -19,6 +18,7 @@ from hazardlens.errors import VideoError
 from hazardlens.frames.base import Frame
 from hazardlens.frames.file import VideoFile
 from hazardlens.testing.video import damage, draw_audio, draw_video, number_image, read_number, rotate_mp4, truncate
+from tests.threads import left
 
 FASTSTART = {"movflags": "faststart"}
 VARIABLE = [0.0, 0.1, 0.5, 0.6, 1.7, 1.8, 1.9, 2.0, 2.1, 5.0]
@@ -35,7 +35,7 @@ def numbers(frames: list[Frame]) -> list[int]:
 
 
 def threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("hazardlens")]
+    return left()
 
 
 def open_files() -> set[Path]:

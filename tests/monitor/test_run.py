@@ -26,6 +26,7 @@ from hazardlens.testing.video import draw_video, read_number, truncate
 from hazardlens.vlm.base import Question, Reply, Shown
 from tests.cameras.http_camera import HttpCamera, serving, transport_stream
 from tests.monitor.test_lane import Gate, eventually
+from tests.threads import left
 
 RECORD = jsonschema.Draft202012Validator(json.loads(data_path("schemas", "record.json").read_text(encoding="utf-8")))
 LIVE = {"retry_first_s": 0.05, "retry_most_s": 0.2, "open_timeout_s": 2.0, "read_timeout_s": 1.0}
@@ -86,7 +87,7 @@ def test_records_of_all_sources_come_as_they_happen_and_are_written(tmp_path: Pa
     status = json.loads((tmp_path / "status.json").read_text())
     assert status["complete"] is True
     assert status["sources"]["a"]["frames_detected"] == 15
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("hazardlens")]
+    assert left() == []
 
 
 def test_an_answer_belongs_to_the_frame_it_saw_and_later_frames_carry_it_until_it_is_stale() -> None:
@@ -392,7 +393,7 @@ def test_the_consumers_own_error_ends_the_run_cleanly(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         fail()
     assert lines(tmp_path)[-1]["vlm"]["status"] in ("ok", "carried", "pending", "error")
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("hazardlens")]
+    assert left() == []
 
 
 def test_a_loop_that_is_left_without_a_with_block_ends_the_run(tmp_path: Path) -> None:
@@ -401,7 +402,7 @@ def test_a_loop_that_is_left_without_a_with_block_ends_the_run(tmp_path: Path) -
         if record.frame >= 3 and record.event is None:
             break
     gc.collect()
-    eventually(lambda: not [one for one in threading.enumerate() if one.name.startswith("hazardlens")])
+    eventually(lambda: not left())
     written = lines(tmp_path)
     assert "stopped before the answer came" in written[-1]["vlm"]["reason"]
     assert vlm.stopped == 1

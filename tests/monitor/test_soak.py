@@ -20,6 +20,7 @@ from hazardlens.testing import FakeDetector, FunctionVlm
 from hazardlens.testing.cameras import FakeCamera
 from hazardlens.testing.video import number_image
 from hazardlens.vlm.base import Question
+from tests.threads import left
 
 FPS = 10
 SESSION = 400
@@ -109,7 +110,7 @@ def soak(folder: Path, frames: int) -> tuple[list[int], dict]:
         threads = threading.active_count()
     status = json.loads((folder / "status.json").read_text())
     assert threads <= 8
-    assert not [one for one in threading.enumerate() if one.name.startswith("hazardlens")]
+    assert left() == []
     return memory, status
 
 
