@@ -111,11 +111,12 @@ def paged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_vllm_sees_and_holds_the_schema(paged: str, api: Any) -> None:
+def test_vllm_holds_the_schema_and_eyes_that_cannot_be_proven_are_not_claimed(paged: str, api: Any) -> None:
+    """This model takes as many tokens for any picture, and random weights give nearly the same probabilities."""
     vlm = remote(paged, api=api, max_new_tokens=1500)
     vlm.prepare(HAZARD.ground(2))
     assert vlm.proof is not None
-    assert (vlm.proof.images, vlm.enforced) == ("yes", "server")
+    assert (vlm.proof.images, vlm.enforced) == ("unknown", "server")
     result = ask(vlm)
     assert result.status == "ok", result.reason
     assert question().asked == len((result.fields or {})["detections"])

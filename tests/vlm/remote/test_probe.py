@@ -162,7 +162,7 @@ def test_whether_it_sees(behave: Behaviour, sight: str, api: Any) -> None:
 def test_probabilities_tell_where_tokens_do_not(apart: float, sight: str, why: str) -> None:
     def behave(asked: Received) -> Act:
         body = json.loads(silent(asked).body)
-        is_large = sum(map(len, asked.pictures)) > 100_000
+        is_large = sum(map(len, asked.pictures)) > 50_000
         top = [{"token": "a", "logprob": math.log(0.5 + apart * is_large)}, {"token": "b", "logprob": math.log(0.1)}]
         body["choices"][0]["logprobs"] = {"content": [{"token": "a", "logprob": 0, "top_logprobs": top}]}
         return Act(body=json.dumps(body).encode())

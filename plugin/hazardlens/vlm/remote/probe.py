@@ -38,6 +38,8 @@ Sight = Literal["yes", "no", "unknown"]
 """Whether a server was seen to look at pictures."""
 
 MARK = "mark"
+_SIZES_WH = (64, 64), (448, 224)
+"""In pixels; they differ in shape as well, since some models scale every picture to one longest side."""
 LEAST_DIFFERENCE = 0.01
 """Two runs of the same request may give probabilities that differ by less."""
 _PROMPT = "Tell in one short sentence what you see."
@@ -121,7 +123,7 @@ class Prober:
     def images(self, dialect: Dialect) -> tuple[Sight, str]:
         """Whether the server looks at pictures: two different ones must make a difference."""
         try:
-            first, second = (self._shown(dialect, side) for side in (64, 448))
+            first, second = (self._shown(dialect, size) for size in _SIZES_WH)
         except Fault as fault:
             takes_none = fault.kind == "rejected" or (fault.kind == "server" and self._talks(dialect))
             return ("no" if takes_none else "unknown"), fault.reason
@@ -136,8 +138,8 @@ class Prober:
         counted = "tokens that differ" if one.input_tokens is not None else "tokens"
         return "unknown", f"the server tells neither {counted} nor probabilities"
 
-    def _shown(self, dialect: Dialect, side_px: int) -> tuple[Said, Mapping[str, Any]]:
-        return self._ask(dialect, _PROMPT, pictures=(_picture(side_px),), budget=_LEAST, probabilities=True)
+    def _shown(self, dialect: Dialect, size_wh: tuple[int, int]) -> tuple[Said, Mapping[str, Any]]:
+        return self._ask(dialect, _PROMPT, pictures=(_picture(size_wh),), budget=_LEAST, probabilities=True)
 
     def _talks(self, dialect: Dialect) -> bool:
         try:
@@ -249,8 +251,9 @@ def marked(document: Node, mark: str) -> Node:
     }
 
 
-def _picture(side_px: int) -> str:
-    noise = np.random.default_rng(side_px).integers(0, 256, (side_px, side_px, 3), np.uint8)
+def _picture(size_wh: tuple[int, int]) -> str:
+    width, height = size_wh
+    noise = np.random.default_rng(width).integers(0, 256, (height, width, 3), np.uint8)
     return data_uri(noise, quality=80)
 
 
