@@ -1,6 +1,6 @@
 """Jump-forward decoding against others: same model, same preferred text, greedy.
 
-    python -m tests.benchmarks.decoding [--model demo-vlm | smollm2] [--pairs 15]
+    python -m tests.benchmarks.decoding [--model smollm2 | demo-vlm] [--pairs 15]
 
 Prints model steps per output token, wall time against `transformers.generate` unconstrained, with outlines and with
 xgrammar (`pip install outlines xgrammar`), and the share of a step that mask, sampling and bookkeeping take.
@@ -206,7 +206,7 @@ def smollm2() -> Bench:
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", choices=["demo-vlm", "smollm2"], default="demo-vlm")
+    parser.add_argument("--model", choices=["demo-vlm", "smollm2"], default="smollm2")
     parser.add_argument("--pairs", type=int, default=15)
     options = parser.parse_args()
     bench = demo_vlm() if options.model == "demo-vlm" else smollm2()

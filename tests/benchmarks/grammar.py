@@ -9,11 +9,14 @@ import argparse
 import random
 import resource
 import statistics
+import tempfile
 import time
+from pathlib import Path
 
 from hazardlens.schema import FieldSchema
 from hazardlens.vlm.loading import load_tokenizer
 from hazardlens.vlm.mask import MaskFactory
+from tests.random_vlm import build
 
 SHAPES = 20
 """Different ones of each size."""
@@ -53,7 +56,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--schemas", type=int, default=10_000)
     schemas = parser.parse_args().schemas
-    factory = load_tokenizer("demo-vlm")
+    with tempfile.TemporaryDirectory() as folder:
+        factory = load_tokenizer(build(Path(folder)))
     hazard = FieldSchema.load("hazard")
     for count in (20, 100):
         ready_ms(factory, hazard, count - 1)
