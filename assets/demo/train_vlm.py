@@ -30,7 +30,7 @@ from site_vlm.training import Trainer
 Image = NDArray[np.uint8]
 
 SCENES, TOKENIZER_SCENES = 10_000, 1_500
-TOWER_STEPS, STEPS = 3_000, 12_000
+TOWER_STEPS, STEPS = 3_000, 10_000
 
 
 class Scenes:
@@ -47,9 +47,16 @@ class Scenes:
         with Pool(2, torch.set_num_threads, (1,)) as pool:
             self._known = pool.map(functools.partial(_know, folder, processor), seeds, chunksize=100)
 
-    def __call__(self, index: int) -> tuple[Image, Image, Truth]:
+    def __len__(self) -> int:
+        return len(self._seeds)
+
+    def __getitem__(self, index: int) -> tuple[Image, Image, Truth]:
         """A scene's picture, the same as the model sees it, and its truth."""
         return read_image(self._folder, "train", self._seeds[index]), *self._known[index]
+
+    def things(self, index: int) -> int:
+        """How many things it shows."""
+        return len(self._known[index][1].things)
 
 
 def main() -> None:
@@ -69,7 +76,7 @@ def main() -> None:
     processor, model = build_processor(words), build_model(words)
     print(f"{sum(p.numel() for p in model.parameters()) / 1e6:.2f}M parameters, {len(words)} tokens", flush=True)
     scenes = Scenes(folder, seeds, processor)
-    Trainer(model, processor, scenes, SCENES, steps=STEPS, tower_steps=TOWER_STEPS, folder=options.out).run()
+    Trainer(model, processor, scenes, steps=STEPS, tower_steps=TOWER_STEPS, folder=options.out).run()
 
 
 def _texts(folder: Path, seeds: range) -> list[str]:

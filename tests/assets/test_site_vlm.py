@@ -1,5 +1,6 @@
 """The demo's VLM before it is trained: its words, its inputs, its lessons, its measure."""
 
+import itertools
 import random
 import threading
 from pathlib import Path
@@ -115,15 +116,13 @@ def test_a_training_that_was_stopped_goes_on_where_it_was(
     scenes: list[Scene], processor: Idefics3Processor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(training, "BATCH", 2)
-    known = [(image, squeeze(image, processor), truth) for image, truth in scenes]
+    known = _Known((image, squeeze(image, processor), truth) for image, truth in scenes)
 
     def weights(folder: Path, *lengths: int) -> torch.Tensor:
         for length in lengths:
             torch.manual_seed(0)
             model = architecture.build_model(processor.tokenizer)
-            trainer = training.Trainer(
-                model, processor, lambda k: known[k], len(known), steps=4, tower_steps=2, folder=folder
-            )
+            trainer = training.Trainer(model, processor, known, steps=4, tower_steps=2, folder=folder)
             trainer.run(every=1, until=length)
         return model.lm_head.weight.detach().clone()
 
@@ -132,6 +131,13 @@ def test_a_training_that_was_stopped_goes_on_where_it_was(
     whole, parts = weights(tmp_path / "a", 4), weights(tmp_path / "b", 1, 3, 4)
     assert torch.equal(whole, parts)
     assert (tmp_path / "b" / "model" / "config.json").exists()
+
+
+class _Known(list[tuple[NDArray[np.uint8], NDArray[np.uint8], Truth]]):
+    """Scenes to learn from, as the trainer asks for them."""
+
+    def things(self, index: int) -> int:
+        return len(self[index][2].things)
 
 
 class _Knows(Vlm):
@@ -147,6 +153,22 @@ class _Knows(Vlm):
         sure = {self._said["hazard"]: 0.8, "other": 0.2}
         confidence = {"/hazard": Confidence(p=0.8, choices=sure | {"fire": 0.0}, mask_mass=1.0)}
         return Reply(text=examples.spelled(self._said | {"detections": entries}), confidence=confidence)
+
+
+def test_each_scene_comes_once_and_those_of_a_step_are_about_as_full(
+    scenes: list[Scene], processor: Idefics3Processor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "BATCH", 2)
+    monkeypatch.setattr(training, "_SORTED", 3)
+    known = _Known((image, image, truth) for image, truth in scenes)
+    model = architecture.build_model(processor.tokenizer)
+    trainer = training.Trainer(model, processor, known, steps=6, tower_steps=0, folder=tmp_path)
+    steps = [[k for k, _ in trainer._order(step)] for step in range(6)]
+    assert sorted(itertools.chain(*steps)) == list(range(len(known)))
+    for group in (steps[:3], steps[3:]):
+        spans = sorted(sorted(known.things(k) for k in step) for step in group)
+        counts = list(itertools.chain(*spans))
+        assert counts == sorted(counts)
 
 
 def test_the_measure_counts(scenes: list[Scene]) -> None:

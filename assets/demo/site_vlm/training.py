@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -28,8 +30,23 @@ BATCH, WARM_UP = 16, 100
 MATRIX_RATE, REST_RATE, LAST_SHARE = 2e-2, 1.2e-3, 0.02
 """Learning rates of the layers' matrices and of all else, and what is left of them at the end."""
 
+_SORTED = 8
+"""Scenes of so many steps are sorted by their number of things, so that those of one step are about as long."""
+
 _HEADS_WEIGHT = 0.5
 """Of the heads' losses, once there are answers as well."""
+
+
+class Scenes(Protocol):
+    """Scenes to learn from."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> tuple[Image, Image, Truth]:
+        """A scene's picture, the same as `squeeze` makes it, and its truth."""
+
+    def things(self, index: int) -> int:
+        """How many things it shows."""
 
 
 class Heads(nn.Module):  # type: ignore[misc]
@@ -81,18 +98,17 @@ class Trainer:
     Args:
         model: The model.
         processor: Its processor.
-        scenes: Loads the k-th scene: its picture, the same as `squeeze` makes it, its truth.
-        count: Number of scenes.
+        scenes: What it learns from.
         steps: Steps of the whole training.
         tower_steps: So many of them are the tower's alone.
         folder: Where checkpoints are kept.
     """
 
     def __init__(
-        self, model: Idefics3ForConditionalGeneration, processor: Idefics3Processor,
-        scenes: Callable[[int], tuple[Image, Image, Truth]], count: int, *, steps: int, tower_steps: int, folder: Path,
+        self, model: Idefics3ForConditionalGeneration, processor: Idefics3Processor, scenes: Scenes,
+        *, steps: int, tower_steps: int, folder: Path,
     ) -> None:  # fmt: skip
-        self._model, self._processor, self._scenes, self._count = model, processor, scenes, count
+        self._model, self._processor, self._scenes = model, processor, scenes
         self._steps, self._tower_steps, self._folder = steps, tower_steps, folder
         self._heads = Heads(model.config.vision_config.hidden_size)
         self._parameters = [*model.parameters(), *self._heads.parameters()]
@@ -112,8 +128,8 @@ class Trainer:
         start, end = self._restore(), min(self._steps, until or self._steps)
         self._model.train()
         began, sums = time.monotonic(), [0.0] * 4
-        for step in range(start, end):
-            losses = self._step(step)
+        for step, batch in self._batches(start, end):
+            losses = self._step(step, batch)
             sums = [total + loss for total, loss in zip(sums, losses, strict=True)]
             if (step + 1) % 50 == 0:
                 named = zip(("loss", "answer", "patch", "cell"), sums, strict=True)
@@ -125,8 +141,7 @@ class Trainer:
             if (step + 1) % every == 0 or step + 1 == end:
                 self._keep(step + 1)
 
-    def _step(self, step: int) -> list[float]:
-        batch = self._batch(step)
+    def _step(self, step: int, batch: Batch) -> list[float]:
         self._seen.clear()
         alone = step < self._tower_steps
         answer = self._look(batch) if alone else self._answer_loss(batch)
@@ -152,17 +167,25 @@ class Trainer:
         return pictures.new_zeros(())
 
     def _answer_loss(self, batch: Batch) -> torch.Tensor:
-        logits = self._model(**batch.inputs, use_cache=False).logits[:, :-1]
-        losses = functional.cross_entropy(
-            logits.flatten(0, 1), batch.labels[:, 1:].flatten(), reduction="none", ignore_index=IGNORE
-        )
-        weights = batch.weights[:, 1:].flatten()
-        return (losses * weights).sum() / weights.sum()
+        hidden = self._model.model(**batch.inputs, use_cache=False).last_hidden_state[:, :-1]
+        labels, weights = batch.labels[:, 1:], batch.weights[:, 1:]
+        asked = labels != IGNORE
+        losses = functional.cross_entropy(self._model.lm_head(hidden[asked]), labels[asked], reduction="none")
+        return (losses * weights[asked]).sum() / weights[asked].sum()
+
+    def _batches(self, start: int, end: int) -> Iterator[tuple[int, Batch]]:
+        """Steps and their batches, each made while the one before is learned from."""
+        with ThreadPoolExecutor(1) as ahead:
+            coming = ahead.submit(self._batch, start)
+            for step in range(start, end):
+                batch = coming.result()
+                coming = ahead.submit(self._batch, min(step + 1, end - 1))
+                yield step, batch
 
     def _batch(self, step: int) -> Batch:
         examples, wholes = [], []
         for k, rng in self._order(step):
-            image, whole, truth = self._scenes(k)
+            image, whole, truth = self._scenes[k]
             if rng.random() < 0.5:
                 image, whole, truth = np.ascontiguousarray(image[:, ::-1]), whole[:, ::-1], mirrored(truth)
             examples.append(make_example(image, truth, rng))
@@ -171,9 +194,18 @@ class Trainer:
 
     def _order(self, step: int) -> Iterator[tuple[int, random.Random]]:
         """Scenes of a step, each with its own source of chance; the same however often the training is stopped."""
-        for at in range(step * BATCH, (step + 1) * BATCH):
-            epoch, place = divmod(at, self._count)
-            yield (place * 7919 + epoch * 104729) % self._count, random.Random(f"{epoch} {place}")
+        group, place = divmod(step, _SORTED)
+        scenes = [self._scene(at) for at in range(group * _SORTED * BATCH, (group + 1) * _SORTED * BATCH)]
+        scenes.sort(key=lambda scene: self._scenes.things(scene[0]))
+        place = random.Random(group).sample(range(_SORTED), _SORTED)[place]
+        for k, chance in scenes[place * BATCH : (place + 1) * BATCH]:
+            yield k, random.Random(chance)
+
+    def _scene(self, at: int) -> tuple[int, str]:
+        """The `at`-th scene of all the training, and the seed of its chance."""
+        count = len(self._scenes)
+        epoch, place = divmod(at, count)
+        return (place * 7919 + epoch * 104729) % count, f"{epoch} {place}"
 
     def _keep(self, step: int) -> None:
         state = {
