@@ -22,15 +22,19 @@ from drawn_site.dataset import read_image, read_scene, write_dataset
 from drawn_site.rules import Truth
 from drawn_site.seeds import TRAINING
 from hazardlens.vlm.prompt import prompt_text
+from site_vlm.answers import Answers, make_lessons
 from site_vlm.architecture import build_model, build_processor, train_tokenizer
 from site_vlm.batches import VERDICTS, squeeze
 from site_vlm.examples import VIEW, make_example, spelled
-from site_vlm.training import Trainer
+from site_vlm.tower import Tower
 
 Image = NDArray[np.uint8]
 
 SCENES, TOKENIZER_SCENES = 10_000, 1_500
-TOWER_STEPS, STEPS = 3_000, 10_000
+TOWER_STEPS, STEPS = 9_000, 5_000
+"""Of the vision tower, and then of all else."""
+VERSIONS = 2
+"""How often each scene is shown to the finished tower."""
 
 
 class Scenes:
@@ -54,10 +58,6 @@ class Scenes:
         """A scene's picture, the same as the model sees it, and its truth."""
         return read_image(self._folder, "train", self._seeds[index]), *self._known[index]
 
-    def things(self, index: int) -> int:
-        """How many things it shows."""
-        return len(self._known[index][1].things)
-
 
 def main() -> None:
     """Draw, train, save."""
@@ -76,7 +76,11 @@ def main() -> None:
     processor, model = build_processor(words), build_model(words)
     print(f"{sum(p.numel() for p in model.parameters()) / 1e6:.2f}M parameters, {len(words)} tokens", flush=True)
     scenes = Scenes(folder, seeds, processor)
-    Trainer(model, processor, scenes, steps=STEPS, tower_steps=TOWER_STEPS, folder=options.out).run()
+    Tower(model, scenes, steps=TOWER_STEPS, folder=options.out).run()
+    lessons = list(make_lessons(model, processor, scenes, versions=VERSIONS))
+    del scenes
+    print(f"{len(lessons)} lessons", flush=True)
+    Answers(model, processor, lessons, steps=STEPS, folder=options.out).run()
 
 
 def _texts(folder: Path, seeds: range) -> list[str]:

@@ -24,8 +24,17 @@ from hazardlens.vlm.prompt import prompt_text, show
 
 asset_package("site_detector")
 asset_package("site_vlm")
-from site_vlm import architecture, examples, measure, training  # noqa: E402
-from site_vlm.batches import HAZARDS, IGNORE, PATCHES, VERDICTS, make_batch, squeeze  # noqa: E402
+from site_vlm import answers, architecture, examples, measure, tower, training  # noqa: E402
+from site_vlm.batches import (  # noqa: E402
+    HAZARDS,
+    IGNORE,
+    PATCHES,
+    VERDICTS,
+    make_pictures,
+    make_words,
+    prompt_tokens,
+    squeeze,
+)
 
 Scene = tuple[NDArray[np.uint8], Truth]
 
@@ -68,15 +77,50 @@ def test_training_sees_what_the_product_shows(scenes: list[Scene], processor: Id
             return_dict=True,
             return_tensors="pt",
         )
-        batch = make_batch([example], [squeeze(image, processor)], processor)
         length = expected["input_ids"].shape[1]
-        assert torch.equal(batch.inputs["input_ids"][:, :length], expected["input_ids"])
-        assert (batch.inputs["pixel_values"] - expected["pixel_values"]).abs().max() < 0.01
-        answer = batch.inputs["input_ids"][0, length:-1]
-        assert processor.tokenizer.decode(answer) == examples.spelled(example.answer)
-        assert int(batch.inputs["input_ids"][0, -1]) == processor.tokenizer.eos_token_id
-        assert (batch.labels[0, :length] == IGNORE).all()
-        assert torch.equal(batch.labels[0, length:-1], answer)
+        prompt = prompt_tokens(example, processor)
+        assert prompt == expected["input_ids"][0].tolist()
+        pixels = make_pictures([example], [squeeze(image, processor)]).pixels
+        assert (pixels - expected["pixel_values"]).abs().max() < 0.01
+        words = make_words([prompt], [example.answer], processor.tokenizer)
+        said = words.inputs["input_ids"][0, length:]
+        assert processor.tokenizer.decode(said[:-1]) == examples.spelled(example.answer)
+        assert int(said[-1]) == processor.tokenizer.eos_token_id
+        assert (words.labels[0, :length] == IGNORE).all()
+        assert torch.equal(words.labels[0, length:], said)
+
+
+def test_what_is_worst_counts_most(scenes: list[Scene], processor: Idefics3Processor) -> None:
+    truth = next(truth for _, truth in scenes if truth.verdict.hazard == "fire")
+    right = examples.answer(truth, (), random.Random(0))
+    words = make_words([[1, 2, 3]], [right], processor.tokenizer)
+    pieces = [processor.tokenizer.decode([token]) for token in words.labels[0, 3:]]
+    weights = dict(zip(pieces, words.weights[0, 3:].tolist(), strict=True))
+    first, *_, last = (piece for piece in pieces if piece.rstrip().endswith("."))
+    assert weights[first] > weights[last] == weights["fire"] > weights['", "severity": "']
+
+
+def test_the_language_model_learns_from_what_the_whole_model_sees(
+    scenes: list[Scene], processor: Idefics3Processor, tmp_path: Path
+) -> None:
+    """The lesson's loss is that of the model itself, given pictures and words as the product gives them."""
+    model = architecture.build_model(processor.tokenizer)
+    known = [(image, squeeze(image, processor), truth) for image, truth in scenes[:3]]
+    lessons = list(answers.make_lessons(model, processor, known, versions=2))
+    assert len(lessons) == 6
+    assert lessons[0].truth != lessons[3].truth
+    example = examples.make_example(known[0][0], known[0][2], random.Random("0 0"))
+    phase = answers.Answers(model, processor, lessons[:1] * 16, steps=1, folder=tmp_path)
+    batch = phase._batch(0)
+    pixels = make_pictures([example], [known[0][1]]).pixels
+    with torch.inference_mode():
+        logits = model(**batch.words.inputs, pixel_values=pixels.repeat(16, 1, 1, 1, 1)).logits[:, :-1]
+        told = phase._losses(batch)["answer"]
+    weights = batch.words.weights[:, 1:].flatten()
+    losses = torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1), batch.words.labels[:, 1:].flatten(), reduction="none"
+    )
+    assert float(told) == pytest.approx(float((losses * weights).sum() / weights.sum()), rel=1e-3)
 
 
 def test_answers_satisfy_the_schema(scenes: list[Scene]) -> None:
@@ -98,7 +142,7 @@ def test_a_mirrored_truth_is_that_of_the_mirrored_picture(scenes: list[Scene]) -
 
 def test_patches_and_cells_are_labelled(scenes: list[Scene], processor: Idefics3Processor) -> None:
     example = examples.make_example(*scenes[3], random.Random(5))
-    batch = make_batch([example], [squeeze(scenes[3][0], processor)], processor)
+    batch = make_pictures([example], [squeeze(scenes[3][0], processor)])
     grid, hazards = (batch.patches[name][0].view(PATCHES, PATCHES) for name in ("thing", "hazard"))
     (fire,) = [one for one in example.truth.effects if one.effect.kind == "fire"]
     x0, y0, x1, y1 = fire.box_xyxy_px
@@ -116,28 +160,36 @@ def test_a_training_that_was_stopped_goes_on_where_it_was(
     scenes: list[Scene], processor: Idefics3Processor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(training, "BATCH", 2)
-    known = _Known((image, squeeze(image, processor), truth) for image, truth in scenes)
+    known = [(image, squeeze(image, processor), truth) for image, truth in scenes]
 
     def weights(folder: Path, *lengths: int) -> torch.Tensor:
+        folder.mkdir()
         for length in lengths:
             torch.manual_seed(0)
             model = architecture.build_model(processor.tokenizer)
-            trainer = training.Trainer(model, processor, known, steps=4, tower_steps=2, folder=folder)
-            trainer.run(every=1, until=length)
-        return model.lm_head.weight.detach().clone()
+            tower.Tower(model, known, steps=2, folder=folder).run(every=1, until=length)
+            if length >= 2:
+                lessons = list(answers.make_lessons(model, processor, known, versions=1))
+                answers.Answers(model, processor, lessons, steps=2, folder=folder).run(every=1, until=length - 2)
+        return torch.cat([model.lm_head.weight.flatten(), next(model.model.vision_model.parameters()).flatten()])
 
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    whole, parts = weights(tmp_path / "a", 4), weights(tmp_path / "b", 1, 3, 4)
+    whole, parts = weights(tmp_path / "a", 4), weights(tmp_path / "b", 1, 2, 3, 4)
     assert torch.equal(whole, parts)
     assert (tmp_path / "b" / "model" / "config.json").exists()
 
 
-class _Known(list[tuple[NDArray[np.uint8], NDArray[np.uint8], Truth]]):
-    """Scenes to learn from, as the trainer asks for them."""
-
-    def things(self, index: int) -> int:
-        return len(self[index][2].things)
+def test_each_lesson_comes_once_and_those_of_a_step_are_about_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "BATCH", 2)
+    monkeypatch.setattr(training, "_SORTED", 3)
+    lengths = [random.Random(k).randrange(9) for k in range(12)]
+    order = training.Order(lengths)
+    steps = [[k for k, _ in order(step)] for step in range(12)]
+    for epoch in (steps[:6], steps[6:]):
+        assert sorted(itertools.chain(*epoch)) == list(range(12))
+    for group in (steps[at : at + 3] for at in range(0, 12, 3)):
+        spans = list(itertools.chain(*sorted(sorted(lengths[k] for k in step) for step in group)))
+        assert spans == sorted(spans)
+    assert steps[:6] != steps[6:]
 
 
 class _Knows(Vlm):
@@ -153,22 +205,6 @@ class _Knows(Vlm):
         sure = {self._said["hazard"]: 0.8, "other": 0.2}
         confidence = {"/hazard": Confidence(p=0.8, choices=sure | {"fire": 0.0}, mask_mass=1.0)}
         return Reply(text=examples.spelled(self._said | {"detections": entries}), confidence=confidence)
-
-
-def test_each_scene_comes_once_and_those_of_a_step_are_about_as_full(
-    scenes: list[Scene], processor: Idefics3Processor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(training, "BATCH", 2)
-    monkeypatch.setattr(training, "_SORTED", 3)
-    known = _Known((image, image, truth) for image, truth in scenes)
-    model = architecture.build_model(processor.tokenizer)
-    trainer = training.Trainer(model, processor, known, steps=6, tower_steps=0, folder=tmp_path)
-    steps = [[k for k, _ in trainer._order(step)] for step in range(6)]
-    assert sorted(itertools.chain(*steps)) == list(range(len(known)))
-    for group in (steps[:3], steps[3:]):
-        spans = sorted(sorted(known.things(k) for k in step) for step in group)
-        counts = list(itertools.chain(*spans))
-        assert counts == sorted(counts)
 
 
 def test_the_measure_counts(scenes: list[Scene]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from transformers import Idefics3Processor
+from transformers import Idefics3Processor, PreTrainedTokenizerFast
 
 from drawn_site.rules import SEVERITIES, EffectTruth, Hazard, ThingTruth, Truth
 from drawn_site.scene import KINDS
@@ -45,31 +45,40 @@ CELL_TARGETS = {
 
 _NOTHING = np.zeros((0, 4), np.float32), np.zeros(0, np.float32)
 
-_NOTE, _FRAME, _FORM = 6.0, 2.0, 0.05
-"""Weights of a note's tokens, of the picture's verdict, and of the rest, which the mask forces.
+_WORST, _NOTE, _FRAME, _FORM = 8.0, 2.0, 2.0, 0.05
+"""Weights of the tokens of a note's first sentence and of the others, of the picture's verdict, and of the rest, which
+the mask forces.
 
-The note is written first, so its few tokens decide what the verdict behind them merely repeats.
+The first sentence says what is worst, so its few tokens decide what the verdict behind them merely repeats.
 """
 _OBJECT_CALM, _OBJECT_WRONG = 0.5, 4.0
 """Weights of an object's verdict: most objects have no part in any hazard."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
-    """Tensors of B examples, T tokens, at most 2 pictures each."""
+class Pictures:
+    """Pictures of B examples, at most 2 each, and what they show."""
 
-    inputs: dict[str, torch.Tensor]
-    """For the model: `input_ids` and `attention_mask` (B, T), `pixel_values` (B, 2, 3, 256, 256)."""
-    labels: torch.Tensor
-    """(B, T); `IGNORE` where nothing is learned."""
-    weights: torch.Tensor
-    """(B, T)."""
+    pixels: torch.Tensor
+    """(B, 2, 3, 256, 256), -1 to 1; where there is no second picture it is 0, which the model leaves out."""
+    counts: list[int]
+    """Pictures of each example, 1 or 2."""
     patches: dict[str, torch.Tensor]
     """What stands in each patch of the first picture, (B, 256); `thing`: 0 nothing, else 1 + thing or effect."""
     cells: dict[str, torch.Tensor]
     """What each cell of the second picture shows, (B, 16); `IGNORE` where there is none."""
-    pictures: list[int]
-    """Pictures of each example, 1 or 2."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """Prompts and answers of B examples, T tokens."""
+
+    inputs: dict[str, torch.Tensor]
+    """For the model: `input_ids` and `attention_mask`, (B, T)."""
+    labels: torch.Tensor
+    """(B, T); `IGNORE` where nothing is learned."""
+    weights: torch.Tensor
+    """(B, T)."""
 
 
 def squeeze(image: NDArray[np.uint8], processor: Idefics3Processor) -> NDArray[np.uint8]:
@@ -84,36 +93,13 @@ def squeeze(image: NDArray[np.uint8], processor: Idefics3Processor) -> NDArray[n
     return np.asarray(pixels[0][0], np.uint8).transpose(1, 2, 0)
 
 
-def make_batch(examples: Sequence[Example], wholes: Sequence[NDArray[np.uint8]], processor: Idefics3Processor) -> Batch:
-    """Tensors of some examples, prompted as the product prompts.
+def make_pictures(examples: Sequence[Example], wholes: Sequence[NDArray[np.uint8]]) -> Pictures:
+    """Pictures of some examples.
 
     Args:
         examples: The examples.
         wholes: Their frames, as `squeeze` makes them.
-        processor: The model's.
     """
-    words = processor.tokenizer
-    rows = [_tokens(example, processor) for example in examples]
-    length = max(len(ids) for ids, _ in rows)
-    input_ids = torch.tensor([ids + [words.pad_token_id] * (length - len(ids)) for ids, _ in rows])
-    weights = torch.tensor([one + [0.0] * (length - len(one)) for _, one in rows])
-    inputs = {
-        "input_ids": input_ids,
-        "attention_mask": torch.tensor([[1] * len(ids) + [0] * (length - len(ids)) for ids, _ in rows]),
-        "pixel_values": _pixels(examples, wholes),
-    }
-    return Batch(
-        inputs=inputs,
-        labels=torch.where(weights > 0, input_ids, IGNORE),
-        weights=weights,
-        patches={name: torch.stack([_patch_labels(e.truth, name) for e in examples]) for name in PATCH_TARGETS},
-        cells={name: torch.tensor([_cell_labels(e.things, name) for e in examples]) for name in CELL_TARGETS},
-        pictures=[1 + bool(example.things) for example in examples],
-    )
-
-
-def _pixels(examples: Sequence[Example], wholes: Sequence[NDArray[np.uint8]]) -> torch.Tensor:
-    """Pictures, (B, 2, 3, 256, 256), -1 to 1; where there is no second one it is 0, which the model leaves out."""
     pixels = torch.zeros(len(examples), 2, 3, IMAGE_PX, IMAGE_PX)
     for k, (example, whole) in enumerate(zip(examples, wholes, strict=True)):
         pixels[k, 0] = torch.from_numpy(whole.transpose(2, 0, 1).copy()) / 127.5 - 1
@@ -121,34 +107,64 @@ def _pixels(examples: Sequence[Example], wholes: Sequence[NDArray[np.uint8]]) ->
             frame, boxes = example.question.frame, example.question.detections.boxes_xyxy_px
             sheet = crop_sheet(frame.image, boxes, crop_px=VIEW.crops_px or 0)
             pixels[k, 1] = torch.from_numpy(sheet.transpose(2, 0, 1).copy()) / 127.5 - 1
-    return pixels
+    return Pictures(
+        pixels=pixels,
+        counts=[1 + bool(example.things) for example in examples],
+        patches={name: torch.stack([_patch_labels(e.truth, name) for e in examples]) for name in PATCH_TARGETS},
+        cells={name: torch.tensor([_cell_labels(e.things, name) for e in examples]) for name in CELL_TARGETS},
+    )
 
 
-def _tokens(example: Example, processor: Idefics3Processor) -> tuple[list[int], list[float]]:
-    """Tokens of prompt and answer, and their weights."""
+def make_words(
+    prompts: Sequence[list[int]], answers: Sequence[dict[str, Any]], tokenizer: PreTrainedTokenizerFast
+) -> Words:
+    """Prompts with their answers.
+
+    Args:
+        prompts: As `prompt_tokens` makes them.
+        answers: The right answers.
+        tokenizer: The model's.
+    """
+    rows = []
+    for prompt, answer in zip(prompts, answers, strict=True):
+        ids, weights = _answer_tokens(answer, tokenizer)
+        rows.append((prompt + ids, [0.0] * len(prompt) + weights))
+    length = max(len(ids) for ids, _ in rows)
+    input_ids = torch.tensor([ids + [tokenizer.pad_token_id] * (length - len(ids)) for ids, _ in rows])
+    weights = torch.tensor([one + [0.0] * (length - len(one)) for _, one in rows])
+    mask = torch.tensor([[1] * len(ids) + [0] * (length - len(ids)) for ids, _ in rows])
+    return Words(
+        inputs={"input_ids": input_ids, "attention_mask": mask},
+        labels=torch.where(weights > 0, input_ids, IGNORE),
+        weights=weights,
+    )
+
+
+def prompt_tokens(example: Example, processor: Idefics3Processor) -> list[int]:
+    """The product's prompt of an example, with places for its pictures' tokens."""
     content = [{"type": "image"}] * (1 + bool(example.things))
     content += [{"type": "text", "text": prompt_text(example.question, VIEW)}]
     text = processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True)
     around = processor.fake_image_token
     picture = f"{around}{processor.global_image_tag}{processor.image_token * IMAGE_TOKENS}{around}"
-    prompt = processor.tokenizer(text.replace(processor.image_token, picture))["input_ids"]
-    answer, weights = _answer_tokens(example, processor.tokenizer)
-    return prompt + answer, [0.0] * len(prompt) + weights
+    tokens: list[int] = processor.tokenizer(text.replace(processor.image_token, picture))["input_ids"]
+    return tokens
 
 
-def _answer_tokens(example: Example, words: Any) -> tuple[list[int], list[float]]:
-    """Tokens of the answer with its end, and how much each of them counts."""
-    text = spelled(example.answer)
-    encoded = words(text, return_offsets_mapping=True, add_special_tokens=False)
+def _answer_tokens(answer: dict[str, Any], tokenizer: PreTrainedTokenizerFast) -> tuple[list[int], list[float]]:
+    """Tokens of an answer with its end, and how much each of them counts."""
+    text = spelled(answer)
+    encoded = tokenizer(text, return_offsets_mapping=True, add_special_tokens=False)
     counts = [_FORM] * len(text)
-    note_end = text.index('", "hazard"')
-    counts[len('{"notes": "') : note_end + 1] = [_NOTE] * (note_end + 1 - len('{"notes": "'))
+    note_start, note_end = len('{"notes": "'), text.index('", "hazard"') + 1
+    first_end = text.index(".", note_start) + 1
+    counts[note_start:note_end] = [_WORST] * (first_end - note_start) + [_NOTE] * (note_end - first_end)
     objects = text.index('"detections"')
     for match in re.finditer(r'"(?:hazard|severity)": "([a-z_]+)"', text):
         weight = _FRAME if match.start() < objects else _OBJECT_CALM if match[1] == "none" else _OBJECT_WRONG
         counts[match.start(1) : match.end(1)] = [weight] * (match.end(1) - match.start(1))
     weights = [counts[start] if start < len(counts) else _FORM for start, _ in encoded["offset_mapping"]]
-    return [*encoded["input_ids"], words.eos_token_id], [*weights, _FORM]
+    return [*encoded["input_ids"], tokenizer.eos_token_id], [*weights, _FORM]
 
 
 def _patch_labels(truth: Truth, name: str) -> torch.Tensor:

@@ -1,0 +1,144 @@
+"""The second part of the training: the language model learns to answer from what the finished tower sees."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.nn import functional
+from transformers import Idefics3ForConditionalGeneration, Idefics3Processor
+
+from drawn_site.rules import ThingTruth, Truth
+
+from .architecture import save
+from .batches import HAZARDS, IGNORE, Words, make_pictures, make_words, prompt_tokens
+from .examples import answer, make_example
+from .tower import Scenes, see, turned
+from .training import BATCH, Order, Phase
+
+_HEADS_WEIGHT = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lesson:
+    """A scene as the tower sees it, and what is asked about it."""
+
+    prompt: list[int]
+    """Tokens."""
+    seen: torch.Tensor
+    """The tower's output, (pictures, 256, width), float16."""
+    things: tuple[ThingTruth, ...]
+    truth: Truth
+
+
+def make_lessons(
+    model: Idefics3ForConditionalGeneration, processor: Idefics3Processor, scenes: Scenes, *, versions: int
+) -> Iterator[Lesson]:
+    """What a finished tower sees of all scenes.
+
+    Args:
+        model: The model.
+        processor: Its processor.
+        scenes: The scenes.
+        versions: How often each is shown: turned every other time, with other boxes a little off.
+    """
+    tower = model.model.vision_model.eval()
+    for version in range(versions):
+        for start in range(0, len(scenes), BATCH):
+            examples, wholes = [], []
+            for k in range(start, min(start + BATCH, len(scenes))):
+                image, whole, truth = turned(*scenes[k]) if (k + version) % 2 else scenes[k]
+                examples.append(make_example(image, truth, random.Random(f"{version} {k}")))
+                wholes.append(whole)
+            batch = make_pictures(examples, wholes)
+            with torch.inference_mode():
+                seen = see(tower, batch).half().split(batch.counts)
+            for example, one in zip(examples, seen, strict=True):
+                prompt = prompt_tokens(example, processor)
+                yield Lesson(prompt=prompt, seen=one.clone(), things=example.things, truth=example.truth)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Lessons of a step."""
+
+    words: Words
+    seen: torch.Tensor
+    """The tower's output for all pictures, (pictures, 256, width)."""
+    present: torch.Tensor
+    """Whether each hazard but `none` is in each scene, (B, hazards - 1)."""
+    ends: torch.Tensor
+    """Where each prompt ends, (B,)."""
+
+
+class Answers(Phase[Asked]):
+    """Trains all but the vision tower to answer.
+
+    A head that is dropped after it says at the end of the prompt which hazards there are, before a word is written.
+
+    Args:
+        model: The model, its tower finished.
+        processor: Its processor.
+        lessons: What it learns from.
+        steps: Steps of this part.
+        folder: Where its checkpoint and the model are kept.
+    """
+
+    def __init__(
+        self, model: Idefics3ForConditionalGeneration, processor: Idefics3Processor, lessons: Sequence[Lesson],
+        *, steps: int, folder: Path,
+    ) -> None:  # fmt: skip
+        self._model, self._processor, self._lessons, self._folder = model, processor, lessons, folder
+        self._connector, self._language = model.model.connector, model.model.text_model
+        self._head = nn.Linear(model.config.text_config.hidden_size, len(HAZARDS) - 1)
+        learning = nn.ModuleDict({"connector": self._connector, "language": self._language, "head": self._head})
+        super().__init__(learning, steps=steps, checkpoint=folder / "answers.pt")
+        self._order = Order([len(lesson.prompt) for lesson in lessons])
+
+    def _batch(self, step: int) -> Asked:
+        chosen = [(self._lessons[k], rng) for k, rng in self._order(step)]
+        words = make_words(
+            [lesson.prompt for lesson, _ in chosen],
+            [answer(lesson.truth, lesson.things, rng) for lesson, rng in chosen],
+            self._processor.tokenizer,
+        )
+        return Asked(
+            words=words,
+            seen=torch.cat([lesson.seen for lesson, _ in chosen]).float(),
+            present=torch.tensor([_present(lesson.truth) for lesson, _ in chosen]),
+            ends=torch.tensor([len(lesson.prompt) - 1 for lesson, _ in chosen]),
+        )
+
+    def _losses(self, batch: Asked) -> dict[str, torch.Tensor]:
+        ids = batch.words.inputs["input_ids"]
+        embeds = self._language.get_input_embeddings()(ids)
+        pictures = self._connector(batch.seen).flatten(0, 1)
+        places = (ids == self._model.config.image_token_id).nonzero(as_tuple=True)
+        embeds = embeds.index_put(places, pictures)
+        hidden = self._language(
+            inputs_embeds=embeds, attention_mask=batch.words.inputs["attention_mask"], use_cache=False
+        ).last_hidden_state
+        present = functional.binary_cross_entropy_with_logits(
+            self._head(hidden[torch.arange(len(ids)), batch.ends]), batch.present
+        )
+        labels, weights = batch.words.labels[:, 1:], batch.words.weights[:, 1:]
+        asked = labels != IGNORE
+        said = functional.cross_entropy(self._model.lm_head(hidden[:, :-1][asked]), labels[asked], reduction="none")
+        return {
+            "answer": (said * weights[asked]).sum() / weights[asked].sum(),
+            "present": _HEADS_WEIGHT * present,
+        }
+
+    def _kept(self) -> None:
+        save(self._model, self._processor, self._folder / "model")
+
+
+def _present(truth: Truth) -> list[float]:
+    verdicts = [effect.verdict for effect in truth.effects]
+    verdicts += [verdict for thing in truth.things for verdict in thing.verdicts]
+    there = {verdict.hazard for verdict in verdicts}
+    return [float(hazard in there) for hazard in HAZARDS[1:]]
