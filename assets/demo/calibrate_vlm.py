@@ -1,4 +1,4 @@
-"""Fits the temperature of the demo VLM's confidence to validation scenes, and writes it into the model's config.json.
+"""Fits the temperatures of the demo VLM's confidence to validation scenes, and writes it into the model's config.json.
 
 python assets/demo/calibrate_vlm.py assets/models/demo-vlm --out runs/vlm
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 from pathlib import Path
 
 from drawn_site.dataset import read_scene, write_dataset
@@ -27,16 +28,27 @@ def main() -> None:
     options = parser.parse_args()
     folder, seeds = options.scenes or options.out / "scenes", VALIDATION[: options.count]
     write_dataset(folder, {"val": seeds}, name="calibrated")
-    vlm = LocalVlm(options.model, device="cpu", view=VIEW)
+    vlm = LocalVlm(_without_temperatures(options.model, options.out / "plain"), device="cpu", view=VIEW)
     scenes = ((picture.image, truth) for picture, truth in (read_scene(folder, "val", seed) for seed in seeds))
-    # After a wrong hazard the true severity may not be among the values; no temperature can make it likelier.
-    judgements = [one for one in measure(vlm, scenes).judgements if one.truth in one.confidence.choices]
-    found = fit_temperature([one.confidence.choices for one in judgements], [one.truth for one in judgements])
-    temperature = round(vlm.confidence_temperature * found, 3)
+    judgements = measure(vlm, scenes).judgements
+    temperatures = {}
+    for field in sorted({one.place for one in judgements}):
+        of = [one for one in judgements if one.place == field]
+        found = fit_temperature([one.confidence.choices for one in of], [one.truth for one in of])
+        temperatures[field] = round(found, 3)
+        print(f"{field}: {temperatures[field]}, from {len(of)} verdicts")
     config = options.model / "config.json"
     settings = json.loads(config.read_text())
-    config.write_text(json.dumps({**settings, CONFIDENCE_TEMPERATURE: temperature}, indent=2, sort_keys=True) + "\n")
-    print(f"{CONFIDENCE_TEMPERATURE}: {temperature}, from {len(judgements)} verdicts")
+    config.write_text(json.dumps({**settings, CONFIDENCE_TEMPERATURE: temperatures}, indent=2, sort_keys=True) + "\n")
+
+
+def _without_temperatures(model: Path, to: Path) -> Path:
+    """A copy of a model whose confidence is as it comes."""
+    shutil.copytree(model, to, dirs_exist_ok=True)
+    settings = json.loads((model / "config.json").read_text())
+    settings.pop(CONFIDENCE_TEMPERATURE, None)
+    (to / "config.json").write_text(json.dumps(settings))
+    return to
 
 
 if __name__ == "__main__":

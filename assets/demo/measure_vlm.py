@@ -21,7 +21,8 @@ from drawn_site.dataset import read_scene, write_dataset
 from drawn_site.rules import Truth
 from drawn_site.seeds import HELD_OUT
 from hazardlens.detect.yolo import YoloDetector
-from hazardlens.vlm.local import LocalVlm
+from hazardlens.vlm.calibration import Temperatures
+from hazardlens.vlm.local import CONFIDENCE_TEMPERATURE, LocalVlm
 from site_vlm.examples import VIEW
 from site_vlm.measure import PromptOnly, Scores, Sight, calibration_errors, measure
 
@@ -46,15 +47,15 @@ def main() -> None:
     ask = functools.partial(_ask, options.model, options.detector, folder, seeds)
     with multiprocessing.get_context("spawn").Pool(2, torch.set_num_threads, (1,)) as pool:
         scores = dict(zip(WAYS, pool.map(ask, WAYS, chunksize=1), strict=True))
-    temperature = LocalVlm(options.model, device="cpu").confidence_temperature
+    temperatures = json.loads((options.model / "config.json").read_text()).get(CONFIDENCE_TEMPERATURE, {})
     judgements = scores["true boxes"].judgements
     figures = {
         "majority": round(max(truths.values()) / len(seeds), 4),
         **{way: one.figures() for way, one in scores.items()},
         "calibration error": {
-            "temperature": temperature,
-            "before": calibration_errors(judgements, 1 / temperature),
-            "after": calibration_errors(judgements, 1.0),
+            "temperatures": temperatures,
+            "before": calibration_errors(judgements, Temperatures({at: 1 / own for at, own in temperatures.items()})),
+            "after": calibration_errors(judgements, Temperatures(1.0)),
         },
     }
     text = json.dumps(figures, indent=2)

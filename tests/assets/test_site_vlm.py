@@ -20,6 +20,7 @@ from drawn_site.scene import KINDS
 from hazardlens.record import Confidence
 from hazardlens.resources import asset_package
 from hazardlens.vlm.base import Question, Reply, Shown, Vlm
+from hazardlens.vlm.calibration import Temperatures
 from hazardlens.vlm.prompt import prompt_text, show
 
 asset_package("site_detector")
@@ -220,7 +221,7 @@ def test_the_measure_counts(scenes: list[Scene]) -> None:
     assert figures["objects"] == objects
     assert figures["object hazard"] == pytest.approx(1 - part_of_it / objects, abs=1e-3)
     assert figures["true claims"] == pytest.approx(2 / 6, abs=1e-3)
-    assert measure.calibration_errors(scores.judgements, 1.0) == {
-        "hazard": pytest.approx(0.8 - 2 / 3, abs=1e-3),
+    assert measure.calibration_errors(scores.judgements, Temperatures(1.0)) == {
+        "/hazard": pytest.approx(0.8 - 2 / 3, abs=1e-3),
         "all": pytest.approx(0.8 - 2 / 3, abs=1e-3),
     }

@@ -87,7 +87,18 @@ def test_a_temperature_in_the_models_folder_is_used_and_changes_no_verdict(
     assert fitted.confidence != plain.confidence
 
 
-@pytest.mark.parametrize("temperature", [0, -1, "warm", None, True])
+def test_each_field_may_have_a_temperature_of_its_own(random_vlm_folder: Path, tmp_path: Path) -> None:
+    asked = question(FieldSchema.load("hazard"), 2, 0)
+    plain = ask(LocalVlm(random_vlm_folder, device="cpu"), asked)
+    own = with_temperature(random_vlm_folder, tmp_path / "vlm", {"/hazard": 4, "/detections/*/severity": 0.5})
+    fitted = ask(LocalVlm(own, device="cpu"), asked)
+    given = {"/hazard": 4, "/detections/0/severity": 0.5, "/detections/1/severity": 0.5}
+    assert {"/hazard", "/severity", "/detections/0/hazard"} < plain.confidence.keys()
+    for name, own in plain.confidence.items():
+        assert fitted.confidence[name].choices == pytest.approx(tempered(own, given.get(name, 1)).choices)
+
+
+@pytest.mark.parametrize("temperature", [0, -1, "warm", None, True, {"/hazard": 0}, {"/hazard": "warm"}])
 def test_a_temperature_that_is_none_is_refused(random_vlm_folder: Path, tmp_path: Path, temperature: object) -> None:
     with pytest.raises(WeightsError, match="hazardlens_confidence_temperature"):
         LocalVlm(with_temperature(random_vlm_folder, tmp_path / "vlm", temperature), device="cpu")

@@ -17,7 +17,7 @@ from hazardlens.detect.base import Detections, Detector
 from hazardlens.frames.base import Frame
 from hazardlens.record import Confidence
 from hazardlens.vlm.base import Question, Reply, Shown, Vlm
-from hazardlens.vlm.calibration import expected_calibration_error, tempered
+from hazardlens.vlm.calibration import Temperatures, expected_calibration_error, place, tempered
 from hazardlens.vlm.local import LocalVlm
 from hazardlens.vlm.prompt import show
 from site_detector.measure import overlap
@@ -44,8 +44,8 @@ class PromptOnly(LocalVlm):
 class Judgement:
     """How sure the model was of one verdict, and what is true."""
 
-    field: str
-    """`hazard` and `severity` of the frame, `object hazard` and `object severity`."""
+    place: str
+    """A field's JSON pointer, with `*` for an object's number."""
     confidence: Confidence
     truth: str
 
@@ -104,17 +104,15 @@ def measure(
         scores.frames += 1
         if reply.end == "complete":
             scores.valid += 1
-            _compare(scores, dict(question.schema.parse(reply.text)), truth, things)
-            scores.judgements += _judgements(reply.confidence or {}, truth, things)
+            fields = dict(question.schema.parse(reply.text))
+            _compare(scores, fields, truth, things)
+            scores.judgements += _judgements(reply.confidence or {}, fields, truth, things)
     return scores
 
 
-def calibration_errors(judgements: Sequence[Judgement], temperature: float) -> dict[str, float]:
-    """Expected calibration error of each field, and of all verdicts, once a temperature is applied.
-
-    A severity counts as wrong too where the truth could no longer be said after the hazard that was chosen.
-    """
-    judged = [(one.field, tempered(one.confidence, temperature), one.truth) for one in judgements]
+def calibration_errors(judgements: Sequence[Judgement], temperatures: Temperatures) -> dict[str, float]:
+    """Expected calibration error of each field, and of all verdicts, once temperatures are applied."""
+    judged = [(one.place, tempered(one.confidence, temperatures(one.place)), one.truth) for one in judgements]
     fields = {name: [one for one in judged if one[0] == name] for name in dict.fromkeys(one[0] for one in judged)}
     return {
         name: round(expected_calibration_error([c.p for _, c, _ in of], [c.choices.get(t) == c.p for _, c, t in of]), 4)
@@ -155,15 +153,27 @@ def _answer(vlm: Vlm, question: Question, sight: Sight) -> Reply:
 
 
 def _judgements(
-    confidence: Mapping[str, Confidence], truth: Truth, things: Sequence[ThingTruth | None]
+    confidence: Mapping[str, Confidence], fields: Mapping[str, Any], truth: Truth, things: Sequence[ThingTruth | None]
 ) -> list[Judgement]:
-    """Each verdict of which both its confidence and the truth are known."""
-    true = {"/hazard": ("hazard", truth.verdict.hazard), "/severity": ("severity", truth.verdict.severity)}
-    for k, thing in enumerate(things):
-        if thing is not None:
-            true[f"/detections/{k}/hazard"] = "object hazard", thing.verdict.hazard
-            true[f"/detections/{k}/severity"] = "object severity", thing.verdict.severity
-    return [Judgement(name, confidence[at], value) for at, (name, value) in true.items() if at in confidence]
+    """Each verdict of which both its confidence and the truth are known.
+
+    A severity's confidence is that given the hazard before it, so it is judged only where that one is right.
+    """
+    told = [("", fields, truth.verdict)]
+    told += [
+        (f"/detections/{k}", entry, thing.verdict)
+        for k, (entry, thing) in enumerate(zip(fields["detections"], things, strict=True))
+        if thing is not None
+    ]
+    return [
+        Judgement(place(at), confidence[at], value)
+        for scope, said, true in told
+        for at, value, given in (
+            (f"{scope}/hazard", true.hazard, True),
+            (f"{scope}/severity", true.severity, said["hazard"] == true.hazard),
+        )
+        if given and at in confidence
+    ]
 
 
 def _compare(scores: Scores, fields: dict[str, Any], truth: Truth, things: list[ThingTruth | None]) -> None:

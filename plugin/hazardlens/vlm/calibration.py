@@ -6,6 +6,8 @@ Temperature scaling and the expected calibration error are those of Guo et al., 
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -15,6 +17,37 @@ from hazardlens.record import Confidence
 
 _TEMPERATURES = np.geomspace(0.05, 20.0, 1201)
 _LEAST = 1e-12
+
+
+class Temperatures:
+    """A temperature for every choice, or one for each of some.
+
+    Args:
+        given: A number above 0 for all choices, or such a number for each of some, by their JSON pointers in the answer
+            with `*` in place of an index (`/hazard`, `/detections/*/hazard`). Other choices keep their confidence.
+
+    Raises:
+        ValueError: If it is neither.
+    """
+
+    def __init__(self, given: object) -> None:
+        named = given if isinstance(given, Mapping) else {"": given}
+        self._by_place = {str(at): _temperature(value, str(at)) for at, value in named.items()}
+
+    def __call__(self, pointer: str) -> float:
+        """The temperature of the choice at a JSON pointer."""
+        return self._by_place.get("", self._by_place.get(place(pointer), 1.0))
+
+
+def _temperature(value: object, at: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise ValueError(f"expected a number above 0{f' for {at}' if at else ''}, got {value!r}")
+    return float(value)
+
+
+def place(pointer: str) -> str:
+    """A JSON pointer with `*` in place of each index."""
+    return re.sub(r"/[0-9]+(?=/|$)", "/*", pointer)
 
 
 def tempered(confidence: Confidence, temperature: float) -> Confidence:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 import threading
 import time
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from hazardlens.record import Confidence
 from hazardlens.resources import model_source
 from hazardlens.schema import GroundedSchema
 from hazardlens.vlm.base import Question, Reply, Shown, View, Vlm
-from hazardlens.vlm.calibration import tempered
+from hazardlens.vlm.calibration import Temperatures, tempered
 from hazardlens.vlm.decode import Decoding, Reasoning, jump_forward
 from hazardlens.vlm.exact import exact_choices
 from hazardlens.vlm.loading import Quantization, load_model, load_processor
@@ -105,7 +104,7 @@ class LocalVlm(Vlm):
         self._processor = load_processor(model, where)
         self._model = load_model(model, device=device, dtype=dtype, quantization=quantization, where=where)
         self.demo = bool(getattr(self._model.config, "hazardlens_demo", False))
-        self.confidence_temperature = _confidence_temperature(self._model)
+        self._confidence_temperatures = _confidence_temperatures(self._model)
         for layers in self._model.modules():
             if isinstance(layers, torch.nn.ModuleList):
                 for layer in layers:
@@ -184,7 +183,8 @@ class LocalVlm(Vlm):
 
     def _confidence(self, inputs: BatchFeature, decoding: Decoding) -> dict[str, Confidence]:
         verdicts = decoding.session.verdicts
-        made = {pointer: tempered(own, self.confidence_temperature) for pointer, own in verdicts.made.items()}
+        temperature = self._confidence_temperatures
+        made = {pointer: tempered(own, temperature(pointer)) for pointer, own in verdicts.made.items()}
         if not self._exact_confidence:
             return made
         for pointer, own in made.items():
@@ -276,15 +276,15 @@ def _sampling(model: PreTrainedModel, temperature: float, top_k: int | None, top
     return config
 
 
-def _confidence_temperature(model: PreTrainedModel) -> float:
-    """The temperature that was fitted to this model's confidence, 1 where none was."""
-    found = getattr(model.config, CONFIDENCE_TEMPERATURE, 1.0)
-    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found < math.inf:
+def _confidence_temperatures(model: PreTrainedModel) -> Temperatures:
+    """The temperatures that were fitted to this model's confidence, 1 where none were."""
+    try:
+        return Temperatures(getattr(model.config, CONFIDENCE_TEMPERATURE, 1.0))
+    except ValueError as error:
         raise WeightsError(
-            f"{CONFIDENCE_TEMPERATURE} in the model's config.json: expected a number above 0, got {found!r}",
+            f"{CONFIDENCE_TEMPERATURE} in the model's config.json: {error}",
             help="Fit it with hazardlens.vlm.calibration, or take it out.",
-        )
-    return float(found)
+        ) from error
 
 
 def _output_rows(model: PreTrainedModel) -> int:
