@@ -17,7 +17,8 @@ from hazardlens.schema.findings import Finding, Findings
 from hazardlens.schema.grounded import GroundedSchema, KnownShapes
 from hazardlens.schema.load import read_document
 from hazardlens.schema.resolve import Resolver
-from hazardlens.schema.shapes import Never, Object, Shape, mask_schema
+from hazardlens.schema.rules import mask_grammar
+from hazardlens.schema.shapes import Never, Object, Shape
 from hazardlens.schema.validation import metaschema_errors
 
 if TYPE_CHECKING:
@@ -198,11 +199,11 @@ def _is_formal(schema: dict[str, Any]) -> bool:
 
 
 def _check_mask(shape: Shape, findings: Findings) -> None:
-    reason = probe.refusal(mask_schema(shape))
+    reason = probe.grammar_refusal(mask_grammar(shape))
     if not reason:
         return
     for part in shape.parts():
-        if probe.refusal(mask_schema(part)):
+        if probe.grammar_refusal(mask_grammar(part)):
             _check_mask(part, findings)
             return
     findings.add(shape.pointer, "error", f"llguidance cannot hold this: {reason}", "Make it simpler.")

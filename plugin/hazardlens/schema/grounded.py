@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import Any
 
 from hazardlens.record import Fields
-from hazardlens.schema import probe
 from hazardlens.schema.circles import referenced
 from hazardlens.schema.closing import Closing, Following
 from hazardlens.schema.compiler import Compiler
 from hazardlens.schema.findings import Findings
+from hazardlens.schema.rules import mask_grammar
 from hazardlens.schema.shapes import ENDLESS, Again, Shape, every_part, mask_schema
 from hazardlens.schema.spelling import read_strict
 from hazardlens.schema.validation import answer_errors, validator_for
@@ -171,7 +171,7 @@ class GroundedSchema:
 
     @cached_property
     def _grammar(self) -> str:
-        return probe.grammar(self.mask_document)
+        return mask_grammar(self._shape)
 
     @cached_property
     def _validator(self) -> Any:
