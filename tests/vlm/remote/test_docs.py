@@ -10,7 +10,7 @@ from hazardlens.pipeline import Pipeline, VlmSettings
 from hazardlens.pipeline.remote import RemoteSettings
 from hazardlens.record import VlmState
 from hazardlens.vlm.remote.dialects import AUTO, DIALECTS
-from hazardlens.vlm.remote.model import _TRIED_IN_TURN
+from hazardlens.vlm.remote.proof import TRIED_IN_TURN
 
 ROOT = Path(__file__).parent.parent.parent.parent
 DOCS = (ROOT / "docs" / "remote.md").read_text(encoding="utf-8")
@@ -51,7 +51,7 @@ def test_every_dialect_stands_in_the_table() -> None:
         assert chat == PLACE[row.chat]["chat.completions"] + strict
         assert responses == PLACE[row.responses]["responses"] + strict
         assert source == row.source
-    tried = ", ".join(f"`{name}`" for name in _TRIED_IN_TURN[:-1])
+    tried = ", ".join(f"`{name}`" for name in TRIED_IN_TURN[:-1])
     assert tried in " ".join(DOCS.split())
     assert AUTO not in DIALECTS
 

@@ -19,14 +19,14 @@ from hazardlens.errors import ServerError
 from hazardlens.schema import GroundedSchema
 from hazardlens.vlm.base import Enforced, Question, Reply, Shown, View, Vlm
 from hazardlens.vlm.remote.connection import Connection, Endpoint, messages_for
-from hazardlens.vlm.remote.dialects import AUTO, DIALECTS, Api, Dialect, dialect
+from hazardlens.vlm.remote.dialects import AUTO, DIALECTS, Api, Dialect, first_dialect
 from hazardlens.vlm.remote.exchange import Asked, Exchange, Line, new_breaker
-from hazardlens.vlm.remote.faults import Fault
 from hazardlens.vlm.remote.limits import Gate, Spending
 from hazardlens.vlm.remote.loop import submit
 from hazardlens.vlm.remote.patience import Patience
 from hazardlens.vlm.remote.pictures import data_uris
-from hazardlens.vlm.remote.probe import Prober, Proof, kind_of_server
+from hazardlens.vlm.remote.probe import Prober
+from hazardlens.vlm.remote.proof import Proof, holds, prove
 from hazardlens.vlm.remote.wire import Wired, budget_for, merged, wire
 
 _log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ _LOOKS_UP_S = 0.05
 _WITHIN_S = 60.0
 _ANSWERS_KEPT = 256
 _TOKENS, _TOKENS_PER_OBJECT = 512, 24
-_TRIED_IN_TURN = ("json_schema", "llama.cpp", "vllm", "function", "prompt")
+_PROBE_ANSWERS = 3
 
 
 class RemoteVlm(Vlm):
@@ -73,6 +73,7 @@ class RemoteVlm(Vlm):
         tokens_per_run: Most tokens, or None.
         reuse: Whether an answer is reused for exactly the same bytes.
         probe: Whether the server is asked what it does before the first question.
+        probe_timeout_s: Wall time that all of that may take each time, or None for three times `timeout_s`.
 
     Raises:
         PipelineError: If URL, dialect, CA file or an environment variable is at fault.
@@ -109,6 +110,7 @@ class RemoteVlm(Vlm):
         tokens_per_run: int | None = None,
         reuse: bool = False,
         probe: bool = True,
+        probe_timeout_s: float | None = None,
     ) -> None:
         within_s = timeout_s or _WITHIN_S
         patience = Patience(
@@ -116,6 +118,7 @@ class RemoteVlm(Vlm):
             try_s=min(try_timeout_s or within_s, within_s),
             tries=tries,
             first_wait_s=first_wait_s,
+            probe_s=probe_timeout_s or _PROBE_ANSWERS * within_s,
         )
         endpoint = Endpoint(
             model=str(model),
@@ -135,7 +138,7 @@ class RemoteVlm(Vlm):
         self.concurrency = concurrency
         self.enforced: Enforced = "checked"
         self.proof: Proof | None = None
-        self._dialect = _first_dialect(dialect, base_url)
+        self._dialect = first_dialect(dialect, base_url)
         self._is_found_out = dialect != AUTO or base_url is None
         self._line = Line(
             connection=connection,
@@ -189,9 +192,12 @@ class RemoteVlm(Vlm):
             prober = Prober(line.connection, self._request, line.spending, line.gate, line.patience)
             self.enforced = "checked"
             if self.proof is None:
-                self.proof = self._prove(prober, schema)
+                self.proof = prove(
+                    prober, schema, self._dialect, is_settled=self._is_found_out, pictures=self._pictures
+                )
+                self._dialect, self._is_found_out = DIALECTS[self.proof.dialect], True
             elif self.proof.enforces:
-                self.proof = replace(self.proof, enforces=self._enforces(prober, schema, self._dialect))
+                self.proof = replace(self.proof, enforces=holds(prober, schema, self._dialect))
             self.enforced = "server" if self.proof.enforces else "checked"
             if self._is_blind:
                 raise ServerError(
@@ -268,52 +274,6 @@ class RemoteVlm(Vlm):
         endpoint = self._line.connection.endpoint
         whole = [endpoint.model, endpoint.base_url, endpoint.api, asked.messages(""), asked.arguments(asked.budget)]
         return hashlib.sha256(json.dumps(whole, sort_keys=True, default=repr).encode()).hexdigest()
-
-    def _prove(self, prober: Prober, schema: GroundedSchema) -> Proof:
-        body = prober.answers(self._dialect)
-        if self._is_found_out:
-            enforces = self._enforces(prober, schema, self._dialect)
-        else:
-            told = kind_of_server(body)
-            names = [told] if told else list(_TRIED_IN_TURN)
-            holding = next((name for name in names if self._holds(prober, schema, DIALECTS[name])), None)
-            self._dialect = DIALECTS[holding or names[-1]]
-            enforces = holding is not None and self._can_enforce(self._dialect)
-            self._is_found_out = True
-            _log.info("%s speaks the dialect %s", self.name, self._dialect.name)
-        images, why = prober.images(self._dialect) if self._pictures else ("unknown", "no pictures are sent")
-        return Proof(dialect=self._dialect.name, enforces=enforces, images=images, why=why)
-
-    def _enforces(self, prober: Prober, schema: GroundedSchema, row: Dialect) -> bool:
-        """Whether the server constrains its decoding to the schema.
-
-        Raises:
-            ServerError: If that could not be seen.
-        """
-        return self._can_enforce(row) and self._holds(prober, schema, row)
-
-    def _can_enforce(self, row: Dialect) -> bool:
-        """Whether the mark proves anything: the parameters of a function stand in the model's prompt as well."""
-        return row.wire(self._line.connection.endpoint.api) != "function"
-
-    def _holds(self, prober: Prober, schema: GroundedSchema, row: Dialect) -> bool:
-        try:
-            return prober.enforces(schema, row)
-        except Fault as fault:
-            if fault.kind != "rejected":
-                raise ServerError(
-                    f"whether {self.name} holds the schema could not be seen: {fault.reason}",
-                    help="See the server's own log; vlm.dialect says how it is asked, and vlm.probe: false leaves this "
-                    "check out.",
-                ) from None
-            _log.info("the dialect %s is not taken: %s", row.name, fault.reason)
-            return False
-
-
-def _first_dialect(name: str, base_url: str | None) -> Dialect:
-    if name != AUTO:
-        return dialect(name)
-    return DIALECTS["openai" if base_url is None else "json_schema"]
 
 
 def _close(connection: Connection) -> None:
