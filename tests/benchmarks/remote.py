@@ -111,7 +111,7 @@ def bare(base_url: str, name: str, requests: list[dict[str, Any]], concurrency: 
 
 def saturation(base_url: str, name: str, clip: Path, *, concurrency: int, pairs: int) -> list[float]:
     """Our questions a second over those of the bare client, pair by pair."""
-    vlm = RemoteVlm(name, base_url=base_url, concurrency=concurrency, timeout_s=600)
+    vlm = RemoteVlm(name, base_url=base_url, concurrency=concurrency, timeout_s=600, max_new_tokens=1500)
     parts = assemble(PIPELINE, detector=FakeDetector(), vlm=vlm)  # asks the server what it does
     requests = requests_of(vlm, clip)
     # Wall time of theirs over ours is our throughput over theirs.

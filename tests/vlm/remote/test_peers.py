@@ -13,6 +13,7 @@ from hazardlens.schema import FieldSchema
 from hazardlens.testing import FakeDetector
 from hazardlens.testing.video import draw_video
 from hazardlens.vlm.remote.connection import Connection, Endpoint, messages_for
+from hazardlens.vlm.remote.loop import submit
 from hazardlens.vlm.remote.model import RemoteVlm
 from hazardlens.vlm.remote.pictures import data_uri
 from tests import random_gguf
@@ -127,6 +128,7 @@ def test_pictures_of_one_size_change_what_llama_cpp_says(seeing: str) -> None:
         messages = messages_for("Tell what you see.", [data_uri(noise, quality=90)], "chat.completions")
         said: Any = connection.call(messages, {"max_tokens": 1, "logprobs": True, "top_logprobs": 3, "temperature": 0})
         found.append([one.logprob for one in said.choices[0].logprobs.content[0].top_logprobs])
+    submit(connection.close_async()).result()
     assert found[0] == pytest.approx(found[1], abs=1e-3)
     assert max(abs(np.subtract(found[0], found[2]))) > 5e-3
 
@@ -134,7 +136,10 @@ def test_pictures_of_one_size_change_what_llama_cpp_says(seeing: str) -> None:
 @pytest.mark.parametrize("api", APIS)
 def test_sampled_answers_to_pictures_are_valid_on_llama_cpp(seeing: str, api: Any) -> None:
     """Random weights: only the server's mask makes an answer valid."""
-    vlm = remote(seeing, api=api, temperature=1.0, dialect="llama.cpp", probe=False, max_new_tokens=400)
+    request = {"extra_body": {"seed": 1}}
+    vlm = remote(
+        seeing, api=api, temperature=1.0, request=request, dialect="llama.cpp", probe=False, max_new_tokens=400
+    )
     vlm.enforced = "server"
     answers = [ask(vlm, index, asked=0, schema=SMALL) for index in range(20)]
     assert [answer.status for answer in answers] == ["ok"] * 20, [answer.reason for answer in answers]

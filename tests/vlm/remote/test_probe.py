@@ -265,7 +265,7 @@ def test_a_text_whose_form_is_not_sent_is_only_checked(api: Any, dialect: str, k
         for said, status in ((text, "ok"), ("none", "invalid")):
 
             def saying(asked: Received, said: str = said) -> Act:
-                return answer(asked, json.dumps({**small_instance(asked.schema or {}), "text": said}))
+                return answer(asked, json.dumps({"text": said}))
 
             with FakeServer(saying) as server:
                 vlm = remote(server.base_url, api=api, dialect=dialect, probe=True)
@@ -409,6 +409,21 @@ def test_the_probe_counts_tokens_but_is_no_question() -> None:
         vlm.prepare(GROUNDED)
         assert vlm.tokens > 0
         assert [ask(vlm, index).status for index in range(2)] == ["ok", "skipped"]
+
+
+def test_blanks_that_use_up_the_first_budget_are_no_verdict() -> None:
+    """Where whitespace is free, a server may fill up with it ahead of the constant."""
+
+    def behave(asked: Received) -> Act:
+        schema = asked.schema
+        text = "I see a picture." if schema is None else json.dumps(small_instance(schema))
+        text = text.replace("{", "{" + "\n\t" * 60, 1) if schema else text
+        return answer(asked, text[: asked.budget * 2], finish="length" if asked.budget < 100 else "stop")
+
+    with FakeServer(behave) as server:
+        vlm = remote(server.base_url, probe=True)
+        vlm.prepare(GROUNDED)
+    assert (vlm.dialect.name, vlm.enforced) == ("json_schema", "server")
 
 
 def test_all_of_it_together_has_an_end() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,9 +14,7 @@ from hazardlens.vlm.remote.wire import arguments_for, takes_text, wire
 MARK = "mark"
 
 
-def marked_request(
-    schema: GroundedSchema, dialect: Dialect, api: Api, mark: str
-) -> tuple[Mapping[str, Any], re.Pattern[str]]:
+def marked_request(schema: GroundedSchema, dialect: Dialect, api: Api, mark: str) -> tuple[Mapping[str, Any], str]:
     """Arguments that hold a schema in the form in which it is sent, with the mark in it.
 
     Args:
@@ -27,13 +24,13 @@ def marked_request(
         mark: Letters and digits.
 
     Returns:
-        The arguments, empty where the server takes none, and what an answer must begin with.
+        The arguments, empty where the server takes none, and what an answer must begin with, blanks left out.
     """
     if isinstance(schema, GroundedText) and takes_text(schema, dialect):
         alone = FieldSchema.load(_only(schema.bare, mark)).ground(0)
-        return wire(alone, dialect, api).arguments, re.compile(mark)
+        return wire(alone, dialect, api).arguments, mark
     document = marked(form_for(schema, dialect).document, mark)
-    return arguments_for(document, dialect, api), re.compile(rf'\{{\s*"{MARK}"\s*:\s*"{mark}"')
+    return arguments_for(document, dialect, api), f'{{"{MARK}":"{mark}"'
 
 
 def marked(document: Node, mark: str) -> Node:
