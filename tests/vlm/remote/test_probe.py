@@ -346,7 +346,7 @@ def test_faults_that_pass_are_no_verdicts(fault: str, every: int) -> None:
 @pytest.mark.parametrize("fault", ["busy", "down", "html", "closed"])
 def test_a_fault_that_stays_is_no_verdict_on_the_schema(fault: str) -> None:
     with FakeServer(lambda asked: FAULTS[fault](asked) if asked.schema else holding(asked)) as server:
-        vlm = remote(server.base_url, probe=True, timeout_s=0.5)
+        vlm = remote(server.base_url, probe=True, timeout_s=0.5, probe_timeout_s=60)
         with pytest.raises(ServerError, match="holds the schema could not be seen: "):
             vlm.prepare(GROUNDED)
     assert (vlm.proof, vlm.enforced) == (None, "checked")
@@ -355,7 +355,7 @@ def test_a_fault_that_stays_is_no_verdict_on_the_schema(fault: str) -> None:
 @pytest.mark.parametrize("fault", ["busy", "closed", "html"])
 def test_a_fault_that_stays_is_no_verdict_on_pictures(fault: str) -> None:
     with FakeServer(lambda asked: FAULTS[fault](asked) if asked.pictures else holding(asked)) as server:
-        vlm = remote(server.base_url, probe=True, timeout_s=0.5)
+        vlm = remote(server.base_url, probe=True, timeout_s=0.5, probe_timeout_s=60)
         vlm.prepare(GROUNDED)
     assert vlm.proof is not None
     assert vlm.proof.images == "unknown"

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import logging
 import threading
 import weakref
-from collections import OrderedDict
 from collections.abc import Mapping
 from concurrent.futures import wait
 from dataclasses import replace
@@ -27,13 +24,13 @@ from hazardlens.vlm.remote.patience import Patience
 from hazardlens.vlm.remote.pictures import data_uris
 from hazardlens.vlm.remote.probe import Prober
 from hazardlens.vlm.remote.proof import Proof, holds, prove
+from hazardlens.vlm.remote.reuse import Reuse
 from hazardlens.vlm.remote.wire import Wired, budget_for, merged, wire
 
 _log = logging.getLogger(__name__)
 
 _LOOKS_UP_S = 0.05
 _WITHIN_S = 60.0
-_ANSWERS_KEPT = 256
 _TOKENS, _TOKENS_PER_OBJECT = 512, 24
 _PROBE_ANSWERS = 3
 
@@ -153,7 +150,7 @@ class RemoteVlm(Vlm):
         self._jpeg_quality = jpeg_quality
         self._pictures = pictures
         self._probes = probe
-        self._answers: OrderedDict[str, Reply] | None = OrderedDict() if reuse else None
+        self._reuse = Reuse(endpoint) if reuse else None
         self._preparing = threading.Lock()
         self._end = weakref.finalize(self, _close, connection)
 
@@ -227,15 +224,12 @@ class RemoteVlm(Vlm):
         if self._is_blind:
             return Reply(text="", end="error", reason=self._blindness, attempts=0, enforced=self.enforced)
         asked = self._asked(question, shown)
-        key = self._key(asked) if self._answers is not None else ""
-        known = self._answers.get(key) if self._answers is not None else None
+        known = self._reuse.known(asked) if self._reuse is not None else None
         if known is not None:
-            return replace(known, reused=True, input_tokens=0, output_tokens=0, attempts=0)
+            return known
         reply = await Exchange(line=self._line, asked=asked).run()
-        if self._answers is not None and reply.end == "complete" and reply.reason is None:
-            self._answers[key] = reply
-            while len(self._answers) > _ANSWERS_KEPT:
-                self._answers.popitem(last=False)
+        if self._reuse is not None:
+            self._reuse.keep(asked, reply)
         return reply
 
     def close(self) -> None:
@@ -269,11 +263,6 @@ class RemoteVlm(Vlm):
             budget=budget,
             enforced=self.enforced,
         )
-
-    def _key(self, asked: Asked) -> str:
-        endpoint = self._line.connection.endpoint
-        whole = [endpoint.model, endpoint.base_url, endpoint.api, asked.messages(""), asked.arguments(asked.budget)]
-        return hashlib.sha256(json.dumps(whole, sort_keys=True, default=repr).encode()).hexdigest()
 
 
 def _close(connection: Connection) -> None:
