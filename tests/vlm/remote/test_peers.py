@@ -135,7 +135,7 @@ def test_pictures_of_one_size_change_what_llama_cpp_says(seeing: str) -> None:
 
 @pytest.mark.parametrize("api", APIS)
 def test_sampled_answers_to_pictures_are_valid_on_llama_cpp_or_refused_by_its_own_parser(seeing: str, api: Any) -> None:
-    """Random weights: only the server's mask makes an answer valid. Some of them its parser fails to read, with a 500."""
+    """Random weights: only the mask makes an answer valid. Some of them the server fails to read itself, with a 500."""
     request = {"extra_body": {"seed": 1}}
     settings = {"temperature": 1.0, "probe": False, "max_new_tokens": 400, "tries": 1, "breaker_failures": 100}
     vlm = remote(seeing, api=api, dialect="llama.cpp", request=request, **settings)
