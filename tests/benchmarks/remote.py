@@ -1,137 +1,184 @@
 """A VLM on a server: our throughput over a bare client's at saturation, and what slow answers cost the detector.
 
-    python -m tests.benchmarks.remote --video site.mp4 --weights yolo26n.pt [--base-url URL --model NAME]
+    python -m tests.benchmarks.remote [--questions 80] [--concurrency 8] [--pairs 5]
+    python -m tests.benchmarks.remote --model FOLDER --concurrency 4     # vLLM, as the full tests start it
+    python -m tests.benchmarks.remote --base-url URL --name NAME         # a server that runs already
 
-Without a URL a fake server takes 0.2 s for an answer, eight at once.
+Prints two ratios, each the median of interleaved pairs. The first is `hazardlens.process` over a client of asyncio and
+the OpenAI SDK that sends the very same requests, as many at once, and looks at nothing. The second is the detector's
+frames per second with a fake server that takes one second per answer, over those of the same run without questions.
+Without a server, a fake one takes 0.2 s for an answer. Fake servers run in a process of their own.
 """
 
 import argparse
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator
+import tempfile
+import time
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 from openai import AsyncOpenAI
 
+from hazardlens.detect.base import Detections, Detector
 from hazardlens.frames.base import Frame
-from hazardlens.merge.outcome import Stages
+from hazardlens.frames.file import VideoFile
 from hazardlens.merge.source import SourceMerge
-from hazardlens.merge.stream import FrameStream
-from hazardlens.parts import assemble
+from hazardlens.parts import Parts, assemble
 from hazardlens.pipeline import Pipeline
+from hazardlens.resources import data_path
 from hazardlens.schema import FieldSchema
-from hazardlens.testing import FakeDetector, FakeServer
-from hazardlens.testing.server import Act, Received, holding
+from hazardlens.testing import FakeDetector
 from hazardlens.video import VideoRun
 from hazardlens.vlm.prompt import show
 from hazardlens.vlm.remote.model import RemoteVlm
 from tests.benchmarks.pairs import ratios, spread
+from tests.benchmarks.throughput import cut
+from tests.servers.fake import fake_server
+from tests.servers.peers import NAME, vllm
 
-HAZARD = FieldSchema.load("hazard")
-
-
-class Busy:
-    """A server that takes some time for an answer, and answers a few at once."""
-
-    def __init__(self, wait_s: float) -> None:
-        self._wait_s = wait_s
-
-    def __call__(self, asked: Received) -> Act:
-        return replace(holding(asked), wait_s=self._wait_s)
+SCHEMA = "hazard"
+PIPELINE = {"schema": SCHEMA, "ask": {"every_s": 0.001}}
+"""Every frame is asked about."""
+ANSWER_S, SLOW_S = 0.2, 1.0
 
 
-def frames(count: int) -> Iterator[Frame]:
-    """Frames of noise at ten a second."""
-    chance = np.random.default_rng(0)
-    tile = chance.integers(0, 256, (90, 160, 3), np.uint8)
-    image = np.kron(tile, np.ones((8, 8, 1), np.uint8))
-    for index in range(count):
-        yield Frame(image=image, index=index, time_s=index / 10, source="noise")
+class Timed(Detector):
+    """Another detector, with the time from its first frame to its last."""
+
+    def __init__(self, inner: Detector) -> None:
+        self._inner = inner
+        self.name, self.class_names = inner.name, inner.class_names
+        self._first_s: float | None = None
+        self.taken_s = 0.0
+
+    def detect(self, frames: Sequence[Frame], *, stream: Hashable | None = None) -> list[Detections]:
+        if self._first_s is None:
+            self._first_s = time.perf_counter()
+        found = self._inner.detect(frames, stream=stream)
+        self.taken_s = time.perf_counter() - self._first_s
+        return found
+
+    def forget(self, stream: Hashable) -> None:
+        self._inner.forget(stream)
+        self._first_s = None
 
 
-def ours(vlm: RemoteVlm, count: int) -> None:
-    """Ask about every frame, through the whole merge."""
-    pipeline = Pipeline.load({"ask": {"every_s": 0.01}})
-    stream = FrameStream(
-        pipeline=pipeline, schema=HAZARD, detector=FakeDetector(), vlm=vlm, stages=Stages(), keep_pixels=False
-    )
-    with contextlib.closing(stream):
-        statuses = [outcome.record.vlm.status for outcome in stream.outcomes(frames(count))]
-    assert statuses == ["ok"] * count, statuses
+def statuses(parts: Parts, clip: Path) -> list[str]:
+    """Process a video with parts that are loaded; what became of the question about each frame."""
+    with VideoRun(parts, clip) as run:
+        return [record.vlm.status for record in run]
 
 
-def bare(base_url: str, model: str, body: dict, count: int, concurrency: int) -> None:
-    """Send one and the same request as often, as many at once, and look at nothing."""
+def ours(parts: Parts, clip: Path) -> None:
+    """Process a video and ask about every frame of it."""
+    found = statuses(parts, clip)
+    assert found == ["ok"] * len(found), found
+
+
+def requests_of(vlm: RemoteVlm, clip: Path) -> list[dict[str, Any]]:
+    """The arguments of all requests that processing a video sends."""
+    detector = FakeDetector()
+    merge = SourceMerge(Pipeline.load(PIPELINE), FieldSchema.load(SCHEMA), vlm)
+    found = []
+    with VideoFile(clip) as video:
+        for frame in video:
+            _, question = merge.question(frame, detector.detect([frame])[0])
+            assert question is not None
+            asked = vlm._asked(question, show(question, vlm.view))
+            found.append({"messages": asked.messages(""), **asked.arguments(asked.budget)})
+    return found
+
+
+def bare(base_url: str, name: str, requests: list[dict[str, Any]], concurrency: int) -> None:
+    """Send requests, some at once, and look at nothing."""
 
     async def run() -> None:
         places = asyncio.Semaphore(concurrency)
-        async with AsyncOpenAI(base_url=base_url, api_key="none", max_retries=0, timeout=300) as client:
+        async with AsyncOpenAI(base_url=base_url, api_key="none", max_retries=0, timeout=600) as client:
 
-            async def one() -> None:
+            async def one(request: dict[str, Any]) -> None:
                 async with places:
-                    await client.chat.completions.create(model=model, **body)
+                    await client.chat.completions.create(model=name, **request)
 
-            await asyncio.gather(*(one() for _ in range(count)))
+            await asyncio.gather(*map(one, requests))
 
     asyncio.run(run())
 
 
-def request_of(vlm: RemoteVlm) -> dict:
-    """The arguments of one of our requests."""
-    detector = FakeDetector()
-    frame = next(frames(1))
-    merge = SourceMerge(Pipeline.load({"ask": {"every_s": 0.01}}), HAZARD, vlm)
-    _, question = merge.question(frame, detector.detect([frame])[0])
-    assert question is not None
-    asked = vlm._asked(question, show(question, vlm.view))
-    return {"messages": asked.messages(""), **asked.arguments(asked.budget)}
+def saturation(base_url: str, name: str, clip: Path, *, concurrency: int, pairs: int) -> list[float]:
+    """Our questions a second over those of the bare client, pair by pair."""
+    vlm = RemoteVlm(name, base_url=base_url, concurrency=concurrency, timeout_s=600, max_new_tokens=1500)
+    parts = assemble(PIPELINE, detector=FakeDetector(), vlm=vlm)  # asks the server what it does
+    requests = requests_of(vlm, clip)
+    # Wall time of theirs over ours is our throughput over theirs.
+    found = ratios(lambda: bare(base_url, name, requests, concurrency), lambda: ours(parts, clip), pairs=pairs)
+    vlm.close()
+    return found
+
+
+def detection(base_url: str, weights: Path, clip: Path, *, pairs: int) -> list[float]:
+    """The detector's frames a second with questions over those without, pair by pair."""
+    settings = {"schema": SCHEMA, "ask": {"every_s": 0.5}, "video": False}
+    slow = {"model": "fake", "base_url": base_url, "concurrency": 8, "probe": False}
+
+    def run(vlm: dict[str, Any] | None) -> Callable[[], float]:
+        parts = assemble({**settings, "vlm": vlm}, detector=weights)
+        timed = Timed(parts.detector)
+
+        def work() -> float:
+            found = statuses(replace(parts, detector=timed), clip)
+            assert vlm is None or "ok" in found, found
+            return timed.taken_s
+
+        return work
+
+    silent, asking = run(None), run(slow)
+    return ratios(silent, asking, pairs=pairs, measure=lambda work: work())
+
+
+@contextlib.contextmanager
+def server(chosen: argparse.Namespace, folder: Path) -> Iterator[tuple[str, str]]:
+    """The server that is to be saturated; gives its base URL and its model's name."""
+    if chosen.base_url is not None:
+        yield chosen.base_url, chosen.name
+    elif chosen.model is not None:
+        with vllm(chosen.model, folder / "vllm.log", context=4096) as base_url:
+            yield base_url, NAME
+    else:
+        with fake_server(ANSWER_S) as base_url:
+            yield base_url, "fake"
 
 
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--base-url")
-    parser.add_argument("--model", default="fake")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--model", type=Path, help="folder of a model that vLLM serves")
+    where.add_argument("--base-url", help="a server that runs already")
+    parser.add_argument("--name", default=NAME, help="name of the model there")
     parser.add_argument("--questions", type=int, default=80)
     parser.add_argument("--concurrency", type=int, default=8)
+    parser.add_argument("--frames", type=int, default=200, help="frames that the detector sees")
     parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--weights", type=Path)
-    parser.add_argument("--video", type=Path)
+    parser.add_argument("--weights", type=Path, default=data_path("assets", "models/demo-yolo26n.pt"))
+    parser.add_argument("--video", type=Path, default=data_path("assets", "demo/site.mp4"))
     chosen = parser.parse_args()
-    logging.getLogger("ultralytics").setLevel(logging.WARNING)
-    with FakeServer(Busy(0.2)) as fake:
-        base_url = chosen.base_url or fake.base_url
-        vlm = RemoteVlm(chosen.model, base_url=base_url, concurrency=chosen.concurrency, timeout_s=300)
-        for count in (0, 1):
-            vlm.prepare(HAZARD.ground(count))
-        body = request_of(vlm)
-        found = ratios(
-            lambda: bare(base_url, chosen.model, body, chosen.questions, chosen.concurrency),
-            lambda: ours(vlm, chosen.questions),
-            pairs=chosen.pairs,
-        )
-        print(f"throughput at saturation over a bare asyncio client: {spread(found)}", flush=True)
-        fake.behave = Busy(1.0)
-        if chosen.video is not None and chosen.weights is not None:
-            at = {"model": "fake", "base_url": fake.base_url, "concurrency": 8, "probe": False}
-            settings = {"schema": "hazard", "video": False}
-            asking = assemble({**settings, "vlm": at}, detector=chosen.weights)
-            silent = assemble({**settings, "vlm": None}, detector=chosen.weights)
-            costs = ratios(
-                lambda: drained(VideoRun(silent, chosen.video)),
-                lambda: drained(VideoRun(asking, chosen.video)),
-                pairs=chosen.pairs,
-            )
-            print(f"frame rate with answers that take 1 s over one without questions: {spread(costs)}", flush=True)
-
-
-def drained(run: VideoRun) -> int:
-    """Process a video to its end."""
-    with run:
-        return sum(1 for _ in run)
+    for name in ("ultralytics", "hazardlens"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        asked = cut(chosen.video, chosen.questions, folder / "asked.mp4")
+        with server(chosen, folder) as (base_url, model):
+            found = saturation(base_url, model, asked, concurrency=chosen.concurrency, pairs=chosen.pairs)
+            print(f"throughput at saturation over a bare asyncio client: {spread(found)}", flush=True)
+        seen = cut(chosen.video, chosen.frames, folder / "seen.mp4")
+        with fake_server(SLOW_S) as base_url:
+            found = detection(base_url, chosen.weights, seen, pairs=chosen.pairs)
+            print(f"detector's frame rate, answers of 1 s over no questions: {spread(found)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -69,6 +69,7 @@ class RemoteSettings(Part):
         tokens_per_run: Most tokens, or None.
         reuse: Whether an answer is reused for exactly the same bytes.
         probe: Whether the server is asked what it does before the first question.
+        probe_timeout_s: Wall time that all of that may take each time, or None for three times that of an answer.
     """
 
     base_url: Annotated[str | None, BeforeValidator(_without_password)] = None
@@ -90,6 +91,7 @@ class RemoteSettings(Part):
     tokens_per_run: int | None = Field(default=None, ge=1)
     reuse: bool = False
     probe: bool = True
+    probe_timeout_s: Annotated[Duration, Field(gt=0)] | None = None
 
     @property
     def is_remote(self) -> bool:

@@ -1,13 +1,17 @@
 """Questions to remote VLMs, for the tests here."""
 
+import io
 import threading
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
+from hazardlens.checking import check_vlm
 from hazardlens.detect.base import Detections
 from hazardlens.frames.base import Frame
 from hazardlens.merge.lane import answer
+from hazardlens.parts import settle
 from hazardlens.schema import FieldSchema
 from hazardlens.vlm.base import Answer, Question, Vlm
 from hazardlens.vlm.remote.model import RemoteVlm
@@ -44,3 +48,11 @@ def remote(base_url: str, **settings: Any) -> RemoteVlm:
 
 def ask(vlm: Vlm, index: int = 0, **more: Any) -> Answer:
     return answer(vlm, question(index, **more), threading.Event())
+
+
+def check(**changes: Any) -> tuple[int, str]:
+    """What `hazardlens check` returns and tells of a VLM with some settings, by default with the hazard schema."""
+    told = io.StringIO()
+    console = Console(file=told, width=200)
+    settled = settle({"vlm": {"model": "fake", **changes}, "schema": "hazard"})
+    return check_vlm(settled, out=console, err=console), told.getvalue()

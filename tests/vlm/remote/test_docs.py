@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -9,8 +10,10 @@ import yaml
 from hazardlens.pipeline import Pipeline, VlmSettings
 from hazardlens.pipeline.remote import RemoteSettings
 from hazardlens.record import VlmState
-from hazardlens.vlm.remote.dialects import AUTO, DIALECTS
-from hazardlens.vlm.remote.model import _TRIED_IN_TURN
+from hazardlens.schema import FieldSchema, GroundedSchema
+from hazardlens.vlm.remote.dialects import AUTO, DIALECTS, Dialect
+from hazardlens.vlm.remote.proof import TRIED_IN_TURN
+from hazardlens.vlm.remote.wire import wire
 
 ROOT = Path(__file__).parent.parent.parent.parent
 DOCS = (ROOT / "docs" / "remote.md").read_text(encoding="utf-8")
@@ -51,9 +54,25 @@ def test_every_dialect_stands_in_the_table() -> None:
         assert chat == PLACE[row.chat]["chat.completions"] + strict
         assert responses == PLACE[row.responses]["responses"] + strict
         assert source == row.source
-    tried = ", ".join(f"`{name}`" for name in _TRIED_IN_TURN[:-1])
+    tried = ", ".join(f"`{name}`" for name in TRIED_IN_TURN[:-1])
     assert tried in " ".join(DOCS.split())
     assert AUTO not in DIALECTS
+
+
+def test_where_a_text_is_held_stands_in_the_table() -> None:
+    rows = {row[0].strip("`"): [cell.strip("`") for cell in row[1:]] for row in table("Answers that are no JSON")}
+    texts = [{"choices": ["a", "b"]}, {"regex": "[a-z]"}, {"gbnf": 'root ::= "a"'}, {"lark": 'start: "a"'}]
+    for name, row in DIALECTS.items():
+        for api in ("chat.completions", "responses"):
+            told = rows.get(name, rows["all others"])
+            assert [_place(FieldSchema.load(text).ground(0), row, api) for text in texts] == told, name
+
+
+def _place(schema: GroundedSchema, row: Dialect, api: Any) -> str:
+    wired = wire(schema, row, api)
+    place = next((key for key in wired.arguments.get("extra_body", {}) if key in ("structured_outputs", "grammar")), "")
+    is_left = any("the regular expression" in told or "the grammar" in told for told in wired.checked)
+    return place or ("checked" if is_left else "a JSON object")
 
 
 def test_the_statuses_of_the_table_are_those_of_records() -> None:

@@ -4,14 +4,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import hazardlens
 from hazardlens.errors import ServerError
 from hazardlens.schema import FieldSchema
+from hazardlens.testing import FakeDetector
+from hazardlens.testing.video import draw_video
+from hazardlens.vlm.remote.connection import Connection, Endpoint, messages_for
+from hazardlens.vlm.remote.loop import submit
 from hazardlens.vlm.remote.model import RemoteVlm
+from hazardlens.vlm.remote.pictures import data_uri
+from tests import random_gguf
 from tests.random_vlm import build
 from tests.servers.peers import NAME, llama_cpp, smollm2, transformers_serve, vllm
-from tests.vlm.remote.asking import HAZARD, ask, question
+from tests.vlm.remote.asking import HAZARD, ask, check, question
 
 APIS = ("chat.completions", "responses")
 SMALL = FieldSchema.load(
@@ -22,6 +30,12 @@ SMALL = FieldSchema.load(
         "additionalProperties": False,
     }
 )
+TEXTS = [
+    {"choices": ["red light", "green"]},
+    {"regex": "[A-Z]{2}[0-9]{1,4}"},
+    {"gbnf": 'root ::= "AB" [0-9] | "none"'},
+    {"lark": 'start: "AB" /[0-9]/ | "none"'},
+]
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 
 
@@ -86,6 +100,92 @@ def test_an_answer_that_llama_cpp_cut_is_not_taken_for_whole(llama: str, api: An
 
 
 @pytest.fixture(scope="module")
+def seeing(random_vlm_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("seeing")
+    text, mmproj = random_gguf.build(random_vlm_folder, folder)
+    with llama_cpp(text, folder / "log", mmproj=mmproj) as base_url:
+        yield base_url
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_llama_cpp_with_eyes_is_seen_to_look_and_to_hold_the_schema(seeing: str, api: Any) -> None:
+    vlm = remote(seeing, api=api, max_new_tokens=1500)
+    vlm.prepare(HAZARD.ground(2))
+    assert vlm.proof is not None
+    assert (vlm.dialect.name, vlm.proof.images, vlm.enforced) == ("llama.cpp", "yes", "server")
+    assert vlm.proof.why.startswith("tokens with a picture and with a larger one: ")
+    result = ask(vlm)
+    assert result.status == "ok", result.reason
+    assert [entry["id"] for entry in (result.fields or {})["detections"]] == [0, 1]
+
+
+def test_pictures_of_one_size_change_what_llama_cpp_says(seeing: str) -> None:
+    """The same picture twice gives the same probabilities, another one others."""
+    connection = Connection(Endpoint(model=NAME, base_url=seeing))
+    found = []
+    for seed in (0, 0, 1):
+        noise = np.random.default_rng(seed).integers(0, 256, (64, 64, 3), np.uint8)
+        messages = messages_for("Tell what you see.", [data_uri(noise, quality=90)], "chat.completions")
+        said: Any = connection.call(messages, {"max_tokens": 1, "logprobs": True, "top_logprobs": 3, "temperature": 0})
+        found.append([one.logprob for one in said.choices[0].logprobs.content[0].top_logprobs])
+    submit(connection.close_async()).result()
+    assert found[0] == pytest.approx(found[1], abs=1e-3)
+    assert max(abs(np.subtract(found[0], found[2]))) > 5e-3
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_sampled_answers_to_pictures_are_valid_on_llama_cpp_or_refused_by_its_own_parser(seeing: str, api: Any) -> None:
+    """Random weights: only the mask makes an answer valid. Some of them the server fails to read itself, with a 500."""
+    request = {"extra_body": {"seed": 1}}
+    settings = {"temperature": 1.0, "probe": False, "max_new_tokens": 400, "tries": 1, "breaker_failures": 100}
+    vlm = remote(seeing, api=api, dialect="llama.cpp", request=request, **settings)
+    vlm.enforced = "server"
+    answers = [ask(vlm, index, asked=0, schema=SMALL) for index in range(20)]
+    failed = [str(answer.reason) for answer in answers if answer.status != "ok"]
+    assert all("HTTP 500" in reason and "does not match the expected" in reason for reason in failed), failed
+    assert len(failed) <= 15
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("schema", TEXTS, ids=lambda schema: next(iter(schema)))
+def test_llama_cpp_holds_labels_and_gbnf_and_nothing_else_is_claimed(seeing: str, schema: Any, api: Any) -> None:
+    fields = FieldSchema.load(schema)
+    vlm = remote(seeing, api=api, dialect="llama.cpp", max_new_tokens=200)
+    vlm.prepare(fields.ground(0))
+    result = ask(vlm, asked=0, schema=fields)
+    if "choices" in schema or "gbnf" in schema:
+        assert (vlm.enforced, result.status) == ("server", "ok"), result.reason
+        assert result.attempts == 1
+    else:
+        assert vlm.enforced == "checked"
+        assert result.status == "invalid", "random weights do not write what only the prompt asks for"
+        assert result.fields is None
+
+
+def test_check_tells_that_llama_cpp_looks_and_holds(seeing: str) -> None:
+    code, told = check(model=NAME, base_url=seeing, timeout_s=240)
+    assert code == 0, told
+    assert "pictures: seen (tokens with a picture and with a larger one: " in told
+    assert "schema hazard with 20 objects: held by the server" in told
+    assert "dialect: llama.cpp (run by the full tests)" in told
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_a_video_is_asked_about_on_llama_cpp_and_the_fields_are_merged(seeing: str, api: str, tmp_path: Path) -> None:
+    clip = draw_video(tmp_path / "clip.mp4", frames=12, rate=10)
+    settings = {"model": NAME, "base_url": seeing, "api": api, "concurrency": 2, "timeout_s": 240}
+    pipeline = {"vlm": {**settings, "max_new_tokens": 1500}, "ask": {"every_s": 0.5}, "schema": "hazard"}
+    records = list(hazardlens.process(clip, pipeline=pipeline, detector=FakeDetector(), out=tmp_path / "out"))
+    asked = [record for record in records if record.vlm.trigger]
+    assert [record.frame for record in asked] == [0, 5, 10]
+    for record in asked:
+        assert (record.vlm.status, record.vlm.enforced) == ("ok", "server"), record.vlm.reason
+        assert set(record.fields or {}) == {"notes", "hazard", "severity"}
+        assert record.detections
+        assert all(set(one.fields or {}) == {"hazard", "severity"} for one in record.detections if one.asked)
+
+
+@pytest.fixture(scope="module")
 def served(random_vlm_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with transformers_serve(random_vlm_folder, tmp_path_factory.mktemp("serve") / "log") as base_url:
         yield base_url
@@ -122,10 +222,11 @@ def test_vllm_holds_the_schema_and_eyes_that_cannot_be_proven_are_not_claimed(pa
     assert question().asked == len((result.fields or {})["detections"])
 
 
-@pytest.mark.parametrize("schema", [{"choices": ["red light", "green"]}, {"regex": "[A-Z]{2}[0-9]{1,4}"}])
-def test_vllm_takes_labels_and_expressions(paged: str, schema: dict[str, Any]) -> None:
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("schema", TEXTS, ids=lambda schema: next(iter(schema)))
+def test_vllm_takes_labels_expressions_and_grammars(paged: str, schema: dict[str, Any], api: Any) -> None:
     fields = FieldSchema.load(schema)
-    vlm = remote(paged, dialect="vllm", max_new_tokens=40)
+    vlm = remote(paged, api=api, dialect="vllm", max_new_tokens=40)
     vlm.prepare(fields.ground(0))
     assert vlm.enforced == "server"
     result = ask(vlm, asked=0, schema=fields)

@@ -3,6 +3,11 @@
 import json
 import logging
 import math
+import re
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -13,7 +18,8 @@ from hazardlens.testing import FakeServer, small_instance
 from hazardlens.testing.server import FAULTS, Act, Behaviour, Received, answer, error, holding, ignoring
 from hazardlens.vlm.remote.dialects import DIALECTS
 from hazardlens.vlm.remote.forms import form_for
-from hazardlens.vlm.remote.probe import MARK, kind_of_server, marked
+from hazardlens.vlm.remote.marking import MARK, marked
+from hazardlens.vlm.remote.probe import kind_of_server
 from tests.vlm.remote.asking import HAZARD, ask, remote
 
 APIS = ("chat.completions", "responses")
@@ -187,19 +193,96 @@ def test_a_server_that_is_not_there_is_named() -> None:
         remote("http://127.0.0.1:9/v1", probe=True).prepare(GROUNDED)
 
 
-def test_labels_are_proven_too() -> None:
-    schema = FieldSchema.load({"choices": ["red", "green"]})
+TEXTS = {
+    "choice": ({"choices": ["red", "green"]}, "green"),
+    "regex": ({"regex": "[A-Z]{2}[0-9]{1,4}"}, "AB7"),
+    "gbnf": ({"gbnf": 'root ::= "AB" [0-9]'}, "AB7"),
+    "lark": ({"lark": 'start: "AB" /[0-9]/'}, "AB7"),
+}
+"""Constraints of a text, each with an answer of its form."""
 
-    def first(asked: Received) -> Act:
-        return answer(asked, asked.body.get("structured_outputs", {"choice": ["x"]})["choice"][0])
 
-    for dialect, behave, enforced in (
-        ("vllm", first, "server"),
-        ("vllm", ignoring, "checked"),
-        ("json_schema", holding, "server"),
-    ):  # fmt: skip
+class FakeConstraints:
+    """A server that holds constraints of some kinds where it looks for them, and ignores all else.
+
+    Args:
+        place: `structured_outputs` or `grammar`.
+        kinds: What it holds there; a grammar alone, where it stands by itself, is GBNF.
+        text: What it says, as long as it is not asked for a constant.
+    """
+
+    def __init__(self, place: str, kinds: set[str], text: str) -> None:
+        self._place, self._kinds, self._text = place, kinds, text
+
+    def __call__(self, asked: Received) -> Act:
+        given = asked.body.get(self._place, {})
+        given = {"gbnf": given} if isinstance(given, str) else given
+        held = [(kind, str(value)) for kind, value in given.items() if kind in self._kinds]
+        if not held:
+            return ignoring(asked)
+        constant = re.search(r"(?<![0-9a-f])[0-9a-f]{8}(?![0-9a-f])", held[0][1])
+        return answer(asked, constant[0] if constant else self._text)
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("kind", TEXTS)
+def test_a_server_that_takes_a_constraint_of_a_text_is_seen_to_hold_that_very_kind(api: Any, kind: str) -> None:
+    document, text = TEXTS[kind]
+    schema = FieldSchema.load(document)
+    held = FakeConstraints("structured_outputs", {"grammar" if kind in ("gbnf", "lark") else kind}, text)
+    other = FakeConstraints("structured_outputs", {"json"}, text)
+    for behave, enforced, status in ((held, "server", "ok"), (other, "checked", "invalid")):
         with FakeServer(behave) as server:
-            vlm = remote(server.base_url, dialect=dialect, probe=True)
+            vlm = remote(server.base_url, api=api, dialect="vllm", probe=True)
+            vlm.prepare(schema.ground(0))
+            assert vlm.enforced == enforced
+            result = ask(vlm, asked=0, schema=schema)
+            assert (result.status, server.received[-1].path.endswith("/responses")) == (status, api == "responses")
+            assert ("must match" in server.received[-1].prompt) == (kind == "regex" and enforced == "checked")
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("kind", ["choice", "gbnf"])
+def test_a_grammar_reaches_llama_cpp_on_both_apis(api: Any, kind: str) -> None:
+    document, text = TEXTS[kind]
+    schema = FieldSchema.load(document)
+    with FakeServer(FakeConstraints("grammar", {"gbnf"}, text)) as server:
+        vlm = remote(server.base_url, api=api, dialect="llama.cpp", probe=True)
+        vlm.prepare(schema.ground(0))
+        assert vlm.enforced == "server"
+        assert ask(vlm, asked=0, schema=schema).status == "ok"
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize(
+    ("dialect", "kinds"), [("json_schema", ("regex", "gbnf", "lark")), ("llama.cpp", ("regex", "lark"))]
+)
+def test_a_text_whose_form_is_not_sent_is_only_checked(api: Any, dialect: str, kinds: tuple[str, ...]) -> None:
+    """A JSON object stands for it, and that the server holds the object says nothing of the text in it."""
+    for kind in kinds:
+        document, text = TEXTS[kind]
+        schema = FieldSchema.load(document)
+        for said, status in ((text, "ok"), ("none", "invalid")):
+
+            def saying(asked: Received, said: str = said) -> Act:
+                return answer(asked, json.dumps({"text": said}))
+
+            with FakeServer(saying) as server:
+                vlm = remote(server.base_url, api=api, dialect=dialect, probe=True)
+                vlm.prepare(schema.ground(0))
+                assert vlm.enforced == "checked"
+                result = ask(vlm, asked=0, schema=schema)
+                prompt = server.received[-1].prompt
+            assert result.status == status
+            assert next(iter(document.values())) in prompt, "nobody else tells the model"
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_labels_are_proven_where_a_json_object_stands_for_them(api: Any) -> None:
+    schema = FieldSchema.load({"choices": ["red", "green"]})
+    for behave, enforced in ((holding, "server"), (ignoring, "checked")):
+        with FakeServer(behave) as server:
+            vlm = remote(server.base_url, api=api, dialect="json_schema", probe=True)
             vlm.prepare(schema.ground(0))
             assert vlm.enforced == enforced
 
@@ -263,7 +346,7 @@ def test_faults_that_pass_are_no_verdicts(fault: str, every: int) -> None:
 @pytest.mark.parametrize("fault", ["busy", "down", "html", "closed"])
 def test_a_fault_that_stays_is_no_verdict_on_the_schema(fault: str) -> None:
     with FakeServer(lambda asked: FAULTS[fault](asked) if asked.schema else holding(asked)) as server:
-        vlm = remote(server.base_url, probe=True, timeout_s=0.5)
+        vlm = remote(server.base_url, probe=True, timeout_s=0.5, probe_timeout_s=60)
         with pytest.raises(ServerError, match="holds the schema could not be seen: "):
             vlm.prepare(GROUNDED)
     assert (vlm.proof, vlm.enforced) == (None, "checked")
@@ -272,7 +355,7 @@ def test_a_fault_that_stays_is_no_verdict_on_the_schema(fault: str) -> None:
 @pytest.mark.parametrize("fault", ["busy", "closed", "html"])
 def test_a_fault_that_stays_is_no_verdict_on_pictures(fault: str) -> None:
     with FakeServer(lambda asked: FAULTS[fault](asked) if asked.pictures else holding(asked)) as server:
-        vlm = remote(server.base_url, probe=True, timeout_s=0.5)
+        vlm = remote(server.base_url, probe=True, timeout_s=0.5, probe_timeout_s=60)
         vlm.prepare(GROUNDED)
     assert vlm.proof is not None
     assert vlm.proof.images == "unknown"
@@ -326,3 +409,66 @@ def test_the_probe_counts_tokens_but_is_no_question() -> None:
         vlm.prepare(GROUNDED)
         assert vlm.tokens > 0
         assert [ask(vlm, index).status for index in range(2)] == ["ok", "skipped"]
+
+
+def test_blanks_that_use_up_the_first_budget_are_no_verdict() -> None:
+    """Where whitespace is free, a server may fill up with it ahead of the constant."""
+
+    def behave(asked: Received) -> Act:
+        schema = asked.schema
+        text = "I see a picture." if schema is None else json.dumps(small_instance(schema))
+        text = text.replace("{", "{" + "\n\t" * 60, 1) if schema else text
+        return answer(asked, text[: asked.budget * 2], finish="length" if asked.budget < 100 else "stop")
+
+    with FakeServer(behave) as server:
+        vlm = remote(server.base_url, probe=True)
+        vlm.prepare(GROUNDED)
+    assert (vlm.dialect.name, vlm.enforced) == ("json_schema", "server")
+
+
+def test_all_of_it_together_has_an_end() -> None:
+    """A server that hangs at the schema, while one answer may take an hour."""
+    with FakeServer(lambda asked: FAULTS["hang"](asked) if asked.schema else holding(asked)) as server:
+        vlm = remote(server.base_url, probe=True, timeout_s=3600, probe_timeout_s=2)
+        with pytest.raises(ServerError, match="no answer in time: all questions of a check together may take 2 s"):
+            vlm.prepare(GROUNDED)
+    assert (vlm.proof, vlm.enforced) == (None, "checked")
+
+
+class FakeEndlessHeaders(socketserver.BaseRequestHandler):
+    """Sends one header after the other, each in time, and never an answer."""
+
+    def handle(self) -> None:
+        self.request.recv(2**16)
+        self.request.sendall(b"HTTP/1.1 200 OK\r\n")
+        while not self.server.is_over.wait(0.02):  # type: ignore[attr-defined]
+            try:
+                self.request.sendall(b"X: y\r\n")
+            except OSError:
+                return
+
+
+@contextmanager
+def endless_headers() -> Iterator[str]:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), FakeEndlessHeaders) as server:
+        server.is_over = threading.Event()  # type: ignore[attr-defined]
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+        finally:
+            server.is_over.set()  # type: ignore[attr-defined]
+            server.shutdown()
+            serving.join()
+
+
+def test_a_server_whose_headers_never_end_is_given_up() -> None:
+    with endless_headers() as base_url:
+        vlm = remote(base_url, probe=True, timeout_s=3600, probe_timeout_s=1)
+        with pytest.raises(ServerError, match="no answer in time: all questions of a check together may take 1 s"):
+            vlm.prepare(GROUNDED)
+
+
+def test_what_is_left_unset_is_three_times_an_answer() -> None:
+    given = [remote("http://127.0.0.1:9/v1", timeout_s=7), remote("http://127.0.0.1:9/v1", probe_timeout_s=5)]
+    assert [vlm._line.patience.probe_s for vlm in given] == [21, 5]

@@ -133,6 +133,17 @@ AUTO = "auto"
 """In place of a dialect's name: it is found out."""
 
 
+def first_dialect(name: str, base_url: str | None) -> Dialect:
+    """The row to begin with: the one named, or the likeliest where it is to be found out.
+
+    Raises:
+        PipelineError: If there is none of that name.
+    """
+    if name != AUTO:
+        return dialect(name)
+    return DIALECTS["openai" if base_url is None else "json_schema"]
+
+
 def dialect(name: str) -> Dialect:
     """The row of a name.
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import logging
 import threading
 import weakref
-from collections import OrderedDict
 from collections.abc import Mapping
 from concurrent.futures import wait
 from dataclasses import replace
@@ -19,23 +16,23 @@ from hazardlens.errors import ServerError
 from hazardlens.schema import GroundedSchema
 from hazardlens.vlm.base import Enforced, Question, Reply, Shown, View, Vlm
 from hazardlens.vlm.remote.connection import Connection, Endpoint, messages_for
-from hazardlens.vlm.remote.dialects import AUTO, DIALECTS, Api, Dialect, dialect
+from hazardlens.vlm.remote.dialects import AUTO, DIALECTS, Api, Dialect, first_dialect
 from hazardlens.vlm.remote.exchange import Asked, Exchange, Line, new_breaker
-from hazardlens.vlm.remote.faults import Fault
 from hazardlens.vlm.remote.limits import Gate, Spending
 from hazardlens.vlm.remote.loop import submit
 from hazardlens.vlm.remote.patience import Patience
 from hazardlens.vlm.remote.pictures import data_uris
-from hazardlens.vlm.remote.probe import Prober, Proof, kind_of_server
+from hazardlens.vlm.remote.probe import Prober
+from hazardlens.vlm.remote.proof import Proof, holds, prove
+from hazardlens.vlm.remote.reuse import Reuse
 from hazardlens.vlm.remote.wire import Wired, budget_for, merged, wire
 
 _log = logging.getLogger(__name__)
 
 _LOOKS_UP_S = 0.05
 _WITHIN_S = 60.0
-_ANSWERS_KEPT = 256
 _TOKENS, _TOKENS_PER_OBJECT = 512, 24
-_TRIED_IN_TURN = ("json_schema", "llama.cpp", "vllm", "function", "prompt")
+_PROBE_ANSWERS = 3
 
 
 class RemoteVlm(Vlm):
@@ -73,6 +70,7 @@ class RemoteVlm(Vlm):
         tokens_per_run: Most tokens, or None.
         reuse: Whether an answer is reused for exactly the same bytes.
         probe: Whether the server is asked what it does before the first question.
+        probe_timeout_s: Wall time that all of that may take each time, or None for three times `timeout_s`.
 
     Raises:
         PipelineError: If URL, dialect, CA file or an environment variable is at fault.
@@ -109,6 +107,7 @@ class RemoteVlm(Vlm):
         tokens_per_run: int | None = None,
         reuse: bool = False,
         probe: bool = True,
+        probe_timeout_s: float | None = None,
     ) -> None:
         within_s = timeout_s or _WITHIN_S
         patience = Patience(
@@ -116,6 +115,7 @@ class RemoteVlm(Vlm):
             try_s=min(try_timeout_s or within_s, within_s),
             tries=tries,
             first_wait_s=first_wait_s,
+            probe_s=probe_timeout_s or _PROBE_ANSWERS * within_s,
         )
         endpoint = Endpoint(
             model=str(model),
@@ -135,7 +135,7 @@ class RemoteVlm(Vlm):
         self.concurrency = concurrency
         self.enforced: Enforced = "checked"
         self.proof: Proof | None = None
-        self._dialect = _first_dialect(dialect, base_url)
+        self._dialect = first_dialect(dialect, base_url)
         self._is_found_out = dialect != AUTO or base_url is None
         self._line = Line(
             connection=connection,
@@ -150,7 +150,7 @@ class RemoteVlm(Vlm):
         self._jpeg_quality = jpeg_quality
         self._pictures = pictures
         self._probes = probe
-        self._answers: OrderedDict[str, Reply] | None = OrderedDict() if reuse else None
+        self._reuse = Reuse(endpoint) if reuse else None
         self._preparing = threading.Lock()
         self._end = weakref.finalize(self, _close, connection)
 
@@ -189,9 +189,12 @@ class RemoteVlm(Vlm):
             prober = Prober(line.connection, self._request, line.spending, line.gate, line.patience)
             self.enforced = "checked"
             if self.proof is None:
-                self.proof = self._prove(prober, schema)
+                self.proof = prove(
+                    prober, schema, self._dialect, is_settled=self._is_found_out, pictures=self._pictures
+                )
+                self._dialect, self._is_found_out = DIALECTS[self.proof.dialect], True
             elif self.proof.enforces:
-                self.proof = replace(self.proof, enforces=self._enforces(prober, schema, self._dialect))
+                self.proof = replace(self.proof, enforces=holds(prober, schema, self._dialect))
             self.enforced = "server" if self.proof.enforces else "checked"
             if self._is_blind:
                 raise ServerError(
@@ -221,15 +224,12 @@ class RemoteVlm(Vlm):
         if self._is_blind:
             return Reply(text="", end="error", reason=self._blindness, attempts=0, enforced=self.enforced)
         asked = self._asked(question, shown)
-        key = self._key(asked) if self._answers is not None else ""
-        known = self._answers.get(key) if self._answers is not None else None
+        known = self._reuse.known(asked) if self._reuse is not None else None
         if known is not None:
-            return replace(known, reused=True, input_tokens=0, output_tokens=0, attempts=0)
+            return known
         reply = await Exchange(line=self._line, asked=asked).run()
-        if self._answers is not None and reply.end == "complete" and reply.reason is None:
-            self._answers[key] = reply
-            while len(self._answers) > _ANSWERS_KEPT:
-                self._answers.popitem(last=False)
+        if self._reuse is not None:
+            self._reuse.keep(asked, reply)
         return reply
 
     def close(self) -> None:
@@ -263,57 +263,6 @@ class RemoteVlm(Vlm):
             budget=budget,
             enforced=self.enforced,
         )
-
-    def _key(self, asked: Asked) -> str:
-        endpoint = self._line.connection.endpoint
-        whole = [endpoint.model, endpoint.base_url, endpoint.api, asked.messages(""), asked.arguments(asked.budget)]
-        return hashlib.sha256(json.dumps(whole, sort_keys=True, default=repr).encode()).hexdigest()
-
-    def _prove(self, prober: Prober, schema: GroundedSchema) -> Proof:
-        body = prober.answers(self._dialect)
-        if self._is_found_out:
-            enforces = self._enforces(prober, schema, self._dialect)
-        else:
-            told = kind_of_server(body)
-            names = [told] if told else list(_TRIED_IN_TURN)
-            holding = next((name for name in names if self._holds(prober, schema, DIALECTS[name])), None)
-            self._dialect = DIALECTS[holding or names[-1]]
-            enforces = holding is not None and self._can_enforce(self._dialect)
-            self._is_found_out = True
-            _log.info("%s speaks the dialect %s", self.name, self._dialect.name)
-        images, why = prober.images(self._dialect) if self._pictures else ("unknown", "no pictures are sent")
-        return Proof(dialect=self._dialect.name, enforces=enforces, images=images, why=why)
-
-    def _enforces(self, prober: Prober, schema: GroundedSchema, row: Dialect) -> bool:
-        """Whether the server constrains its decoding to the schema.
-
-        Raises:
-            ServerError: If that could not be seen.
-        """
-        return self._can_enforce(row) and self._holds(prober, schema, row)
-
-    def _can_enforce(self, row: Dialect) -> bool:
-        """Whether the mark proves anything: the parameters of a function stand in the model's prompt as well."""
-        return row.wire(self._line.connection.endpoint.api) != "function"
-
-    def _holds(self, prober: Prober, schema: GroundedSchema, row: Dialect) -> bool:
-        try:
-            return prober.enforces(schema, row)
-        except Fault as fault:
-            if fault.kind != "rejected":
-                raise ServerError(
-                    f"whether {self.name} holds the schema could not be seen: {fault.reason}",
-                    help="See the server's own log; vlm.dialect says how it is asked, and vlm.probe: false leaves this "
-                    "check out.",
-                ) from None
-            _log.info("the dialect %s is not taken: %s", row.name, fault.reason)
-            return False
-
-
-def _first_dialect(name: str, base_url: str | None) -> Dialect:
-    if name != AUTO:
-        return dialect(name)
-    return DIALECTS["openai" if base_url is None else "json_schema"]
 
 
 def _close(connection: Connection) -> None:

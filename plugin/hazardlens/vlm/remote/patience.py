@@ -21,6 +21,7 @@ class Patience:
         tries: Most tries against faults of the server.
         first_wait_s: Wait after the first failed try, about; it doubles from try to try.
         longest_wait_s: Longest such wait.
+        probe_s: Wall time for all questions of a probe together.
     """
 
     within_s: float = 60.0
@@ -28,6 +29,7 @@ class Patience:
     tries: int = 4
     first_wait_s: float = 0.5
     longest_wait_s: float = 8.0
+    probe_s: float = 180.0
 
     def helps(self, kind: Kind, faults: Mapping[Kind, int]) -> bool:
         """Whether another try can help against a fault of the server, as long as there is time.

@@ -7,71 +7,47 @@ them to the model in words. Nothing is concluded from a fault that may pass: it 
 
 from __future__ import annotations
 
-import math
 import re
 import secrets
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
 from tenacity import Retrying, retry_if_exception
 from tenacity.stop import stop_before_delay
 
 from hazardlens.errors import ServerError
-from hazardlens.schema import FieldSchema, GroundedSchema
-from hazardlens.schema.bare import GroundedText
+from hazardlens.schema import GroundedSchema
 from hazardlens.vlm.remote.connection import Connection, Messages, messages_for
 from hazardlens.vlm.remote.dialects import Api, Dialect
 from hazardlens.vlm.remote.faults import Fault, Kind, fault_of
-from hazardlens.vlm.remote.forms import Node, form_for
 from hazardlens.vlm.remote.limits import Gate, Spending
+from hazardlens.vlm.remote.marking import marked_request
 from hazardlens.vlm.remote.patience import Patience
-from hazardlens.vlm.remote.pictures import data_uri
 from hazardlens.vlm.remote.reading import Said, read_response
 from hazardlens.vlm.remote.restoring import unwrapped
-from hazardlens.vlm.remote.wire import arguments_for, budget_for, merged, wire
+from hazardlens.vlm.remote.sight import Sight, told_apart, two_pictures
+from hazardlens.vlm.remote.waiting import within
+from hazardlens.vlm.remote.wire import budget_for, merged
 
-Sight = Literal["yes", "no", "unknown"]
-"""Whether a server was seen to look at pictures."""
-
-MARK = "mark"
-_SIZES_WH = (64, 64), (448, 224)
-"""In pixels; they differ in shape as well, since some models scale every picture to one longest side."""
-LEAST_DIFFERENCE = 0.01
-"""Two runs of the same request may give probabilities that differ by less."""
 _PROMPT = "Tell in one short sentence what you see."
 _SHORT, _LONG, _LEAST = 48, 512, 16
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Proof:
-    """What a server was seen to do.
-
-    Attributes:
-        dialect: The dialect that it was asked in.
-        enforces: Whether it held the schema.
-        images: Whether it looks at pictures.
-        why: What the verdict on pictures rests on.
-    """
-
-    dialect: str
-    enforces: bool
-    images: Sight
-    why: str
+_TICK_S = 0.02
 
 
 class Prober:
-    """Asks one server short questions.
+    """Asks one server short questions, all of them within the time that probing may take, counted from here on.
 
     Args:
         connection: Calls it.
         request: Arguments that go with every request.
         spending: Counts the tokens.
         gate: Holds calls back while the server asks for that.
-        patience: How long and how often a question is tried.
+        patience: How long and how often a question is tried, and how long all may take.
+
+    Attributes:
+        name: What is asked, and where.
     """
 
     def __init__(
@@ -82,9 +58,12 @@ class Prober:
         self._spending = spending
         self._gate = gate
         self._patience = patience
+        self._until_s = time.monotonic() + patience.probe_s
+        self.name = f"{connection.endpoint.model} at {connection.endpoint.place}"
 
     @property
-    def _api(self) -> Api:
+    def api(self) -> Api:
+        """The API that is called."""
         return self._connection.endpoint.api
 
     def answers(self, dialect: Dialect) -> Mapping[str, Any]:
@@ -99,10 +78,7 @@ class Prober:
         try:
             return self._ask(dialect, "Say yes.")[1]
         except Fault as fault:
-            endpoint = self._connection.endpoint
-            raise ServerError(
-                f"{endpoint.model} at {endpoint.place} does not answer: {fault.reason}", help=_advice(fault)
-            ) from None
+            raise ServerError(f"{self.name} does not answer: {fault.reason}", help=_advice(fault)) from None
 
     def enforces(self, schema: GroundedSchema, dialect: Dialect) -> bool:
         """Whether the server holds `schema`, with a constant added that the prompt never names.
@@ -111,35 +87,31 @@ class Prober:
             Fault: If it does not take the request, or a fault does not pass.
         """
         mark = secrets.token_hex(4)
-        arguments, expected = _marked_request(schema, dialect, self._api, mark)
+        arguments, expected = marked_request(schema, dialect, self.api, mark)
         if not arguments:
             return False
-        for budget in (_SHORT, _LONG):  # the longer one for a model that thinks first
+        for budget in (_SHORT, _LONG):  # the longer one for a model that thinks first, or fills up with blanks
             said, _ = self._ask(dialect, _PROMPT, arguments=arguments, budget=budget)
-            if said.text.strip():
-                return re.match(expected, unwrapped(said.text)) is not None
+            begins = "".join(unwrapped(said.text).split())[: len(expected)]
+            if begins == expected or not expected.startswith(begins):
+                return begins == expected
         return False
 
     def images(self, dialect: Dialect) -> tuple[Sight, str]:
         """Whether the server looks at pictures: two different ones must make a difference."""
         try:
-            first, second = (self._shown(dialect, size) for size in _SIZES_WH)
+            first, second = (self._shown(dialect, picture) for picture in two_pictures())
         except Fault as fault:
             takes_none = fault.kind == "rejected" or (fault.kind == "server" and self._talks(dialect))
             return ("no" if takes_none else "unknown"), fault.reason
-        (one, body), (two, other) = first, second
-        if None not in (one.input_tokens, two.input_tokens) and one.input_tokens != two.input_tokens:
-            return "yes", f"tokens with a picture and with a larger one: {one.input_tokens}, {two.input_tokens}"
-        apart = _apart(_probabilities(body), _probabilities(other))
-        if apart is not None and apart > LEAST_DIFFERENCE:
-            return "yes", "two pictures give different probabilities"
-        if apart is not None:
-            return "unknown", f"two pictures give the same tokens, and the same probabilities within {LEAST_DIFFERENCE}"
-        counted = "tokens that differ" if one.input_tokens is not None else "tokens"
-        return "unknown", f"the server tells neither {counted} nor probabilities"
+        return told_apart(first, second)
 
-    def _shown(self, dialect: Dialect, size_wh: tuple[int, int]) -> tuple[Said, Mapping[str, Any]]:
-        return self._ask(dialect, _PROMPT, pictures=(_picture(size_wh),), budget=_LEAST, probabilities=True)
+    @property
+    def _too_long(self) -> str:
+        return f"no answer in time: all questions of a check together may take {self._patience.probe_s:g} s"
+
+    def _shown(self, dialect: Dialect, picture: str) -> tuple[Said, Mapping[str, Any]]:
+        return self._ask(dialect, _PROMPT, pictures=(picture,), budget=_LEAST, probabilities=True)
 
     def _talks(self, dialect: Dialect) -> bool:
         try:
@@ -159,11 +131,11 @@ class Prober:
         probabilities: bool = False,
     ) -> tuple[Said, Mapping[str, Any]]:
         base = {
-            **merged(arguments or {}, budget_for(dialect, self._api, budget), self._request),
+            **merged(arguments or {}, budget_for(dialect, self.api, budget), self._request),
             "stream": False,
         }
-        messages = messages_for(prompt, pictures, self._api)
-        if probabilities and self._api == "chat.completions":
+        messages = messages_for(prompt, pictures, self.api)
+        if probabilities and self.api == "chat.completions":
             try:
                 return self._tried(messages, {**base, "logprobs": True, "top_logprobs": 5})
             except Fault as fault:
@@ -178,7 +150,8 @@ class Prober:
             Fault: There is none.
         """
         faults: Counter[Kind] = Counter()
-        until_s = time.monotonic() + self._patience.within_s
+        began_s = time.monotonic()
+        until_s = min(began_s + self._patience.within_s, self._until_s)
 
         def once() -> tuple[Said, Mapping[str, Any]]:
             try:
@@ -192,7 +165,7 @@ class Prober:
                 lambda error: isinstance(error, Fault) and self._patience.helps(error.kind, faults)
             ),
             wait=lambda state: self._patience.wait_s(state, self._gate),
-            stop=stop_before_delay(self._patience.within_s),
+            stop=stop_before_delay(max(0.0, until_s - began_s)),
             reraise=True,
         )
         return retrying(once)
@@ -200,13 +173,18 @@ class Prober:
     def _asked(
         self, messages: Messages, arguments: Mapping[str, Any], until_s: float
     ) -> tuple[Said, Mapping[str, Any]]:
+        if time.monotonic() >= self._until_s:
+            raise Fault("timeout", self._too_long)
         if not self._gate.passed_here(until_s):
             raise Fault("busy", f"the server asks to wait {self._gate.closed_s:.0f} s, longer than an answer may take")
         try:
-            response = self._connection.call(messages, arguments)
-            said = read_response(response, self._api, self._connection.redact)
+            left_s = until_s - time.monotonic()
+            response = within(lambda: self._connection.call(messages, arguments), left_s)
+            said = read_response(response, self.api, self._connection.redact)
         except Exception as error:  # noqa: BLE001 - each becomes a fault
             fault = fault_of(error, self._connection.redact)
+            if fault.kind == "timeout" and time.monotonic() >= self._until_s - _TICK_S:
+                fault = Fault("timeout", self._too_long)
             if fault.wait_s is not None:
                 self._gate.hold(fault.wait_s)
             raise fault from None
@@ -229,54 +207,9 @@ def kind_of_server(body: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _marked_request(
-    schema: GroundedSchema, dialect: Dialect, api: Api, mark: str
-) -> tuple[Mapping[str, Any], re.Pattern[str]]:
-    """Arguments that hold a schema with the mark in it, and what the answer must begin with."""
-    if isinstance(schema, GroundedText):
-        labels = FieldSchema.load({"choices": [mark]}).ground(0)
-        return wire(labels, dialect, api).arguments, re.compile(rf'(?:\{{\s*"label"\s*:\s*")?{mark}')
-    document = marked(form_for(schema, dialect).document, mark)
-    return arguments_for(document, dialect, api), re.compile(rf'\{{\s*"{MARK}"\s*:\s*"{mark}"')
-
-
-def marked(document: Node, mark: str) -> Node:
-    """A schema with one more field, the first and required, that can have one value only."""
-    if "anyOf" in document:
-        return {**document, "anyOf": [marked(option, mark) for option in document["anyOf"]]}
-    return {
-        **document,
-        "properties": {MARK: {"type": "string", "enum": [mark]}, **document.get("properties", {})},
-        "required": [MARK, *document.get("required", [])],
-    }
-
-
-def _picture(size_wh: tuple[int, int]) -> str:
-    width, height = size_wh
-    noise = np.random.default_rng(width).integers(0, 256, (height, width, 3), np.uint8)
-    return data_uri(noise, quality=80)
-
-
-def _probabilities(body: Mapping[str, Any]) -> dict[str, float]:
-    """Probabilities of the likeliest first tokens; none where the server does not tell them."""
-    try:
-        top = body["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
-        return {str(one["token"]): math.exp(min(0.0, float(one["logprob"]))) for one in top}
-    except (KeyError, IndexError, TypeError, ValueError):
-        return {}
-
-
-def _apart(one: Mapping[str, float], two: Mapping[str, float]) -> float | None:
-    """By how much they differ at least, since those beyond the likeliest are not told; None where one is empty."""
-    if not one or not two:
-        return None
-    return max(
-        *(value - two.get(token, min(min(two.values()), value)) for token, value in one.items()),
-        *(value - one.get(token, min(min(one.values()), value)) for token, value in two.items()),
-    )
-
-
 def _advice(fault: Fault) -> str:
+    if fault.kind == "timeout":
+        return "See that the server is not overloaded, or raise vlm.timeout_s and vlm.probe_timeout_s."
     if fault.kind == "transport":
         return "See that the server runs and that vlm.base_url is right; it ends in /v1 as a rule."
     if "401" in fault.reason or "403" in fault.reason:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from hazardlens.schema import GroundedSchema
-from hazardlens.schema.bare import Choices, GroundedText, Pattern, Written
+from hazardlens.schema.bare import Bare, Choices, GroundedText, Pattern, Written
 from hazardlens.vlm.remote.dialects import Api, Dialect
 from hazardlens.vlm.remote.forms import form_for
 
 NAME = "hazardlens_fields"
 """Name of the schema, and of the function, on the wire."""
 
+_NOTATIONS = {"lark": "Lark", "gbnf": "GBNF"}
 _BUDGETS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens"})
 
 
@@ -51,7 +52,25 @@ def wire(schema: GroundedSchema, dialect: Dialect, api: Api) -> Wired:
         checked = (*checked, f"/properties/{schema.bare.field}: {what}")
     document = json.dumps(form.document, ensure_ascii=False, separators=(",", ":"))
     told = f"Answer with one JSON object and nothing else. It must satisfy this JSON Schema:\n{document}"
+    if isinstance(schema, GroundedText) and (rule := _rule(schema.bare)):
+        told = f"{told}\nIts field {schema.bare.field} {rule}"
     return Wired(arguments=arguments, told=told, checked=checked)
+
+
+def takes_text(schema: GroundedText, dialect: Dialect) -> bool:
+    """Whether a dialect takes the constraint of a text as it is; else a JSON object stands for the text."""
+    return _text_arguments(schema, dialect) is not None
+
+
+def proves(schema: GroundedSchema, dialect: Dialect, api: Api) -> bool:
+    """Whether a constant that comes back shows that the schema is held.
+
+    The parameters of a function stand in the model's prompt as well. And where a JSON object stands for a text, its
+    expression or grammar is not sent at all, whatever becomes of the object.
+    """
+    if isinstance(schema, GroundedText) and not isinstance(schema.bare, Choices) and not takes_text(schema, dialect):
+        return False
+    return dialect.wire(api) != "function"
 
 
 def merged(*arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,4 +162,15 @@ def _told_text(schema: GroundedText) -> str:
     bare = schema.bare
     if isinstance(bare, Choices):
         return f"Answer with one of these words and nothing else: {', '.join(bare.labels)}"
-    return f"Answer with {bare.form}."
+    return f"Answer with {bare.form}. It {_rule(bare)}"
+
+
+def _rule(bare: Bare) -> str:
+    """What a text has to satisfy, in words; empty for labels, which a schema names itself."""
+    match bare:
+        case Pattern():
+            return f"must match this regular expression as a whole: {bare.regex}"
+        case Written():
+            return f"must satisfy this grammar ({_NOTATIONS[bare.kind]}):\n{bare.text}"
+        case _:
+            return ""
