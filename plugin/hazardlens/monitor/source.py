@@ -83,7 +83,13 @@ class LiveSource:
             image = arrival.picture.decode()
         except Exception as error:  # noqa: BLE001 - a picture that cannot be decoded is a status, not the end
             return [self._failed("decoding", self._blank(arrival), arrival, error)]
-        frame = Frame(image=image, index=arrival.index, time_s=arrival.time_s, source=self.name)
+        frame = Frame(
+            image=image,
+            index=arrival.index,
+            time_s=arrival.time_s,
+            source=self.name,
+            damaged=arrival.picture.damaged,
+        )
         try:
             detections = self._detect(frame)
         except Exception as error:  # noqa: BLE001 - one frame that fails must not end a run of days
@@ -182,7 +188,8 @@ class LiveSource:
     def _blank(self, arrival: Arrival) -> Frame:
         width, height = self._size_wh
         image = np.broadcast_to(np.uint8(0), (height, width, 3))
-        return Frame(image=image, index=arrival.index, time_s=arrival.time_s, source=self.name)
+        damaged = arrival.picture is not None and arrival.picture.damaged
+        return Frame(image=image, index=arrival.index, time_s=arrival.time_s, source=self.name, damaged=damaged)
 
 
 def _stamped(record: FrameRecord, at: str | None) -> FrameRecord:
