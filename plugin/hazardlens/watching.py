@@ -106,7 +106,7 @@ def _shown(job: Watch, parts: Parts, running: Sequence[LiveRun]) -> list[Output]
     if job.show:
         from hazardlens.outputs.window import Window
 
-        outputs.append(Window(board, lambda: running[0].stop()))
+        outputs.append(Window(board, lambda: [run.stop() for run in running]))
     return outputs
 
 

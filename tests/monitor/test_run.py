@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -26,6 +27,7 @@ from hazardlens.testing.video import draw_video, read_number, truncate
 from hazardlens.vlm.base import Question, Reply, Shown
 from tests.cameras.http_camera import HttpCamera, motion_jpeg, serving, transport_stream
 from tests.monitor.test_lane import Gate, eventually
+from tests.monitor.test_soak import LeapingClock
 from tests.threads import left
 
 RECORD = jsonschema.Draft202012Validator(json.loads(data_path("schemas", "record.json").read_text(encoding="utf-8")))
@@ -192,6 +194,40 @@ def test_a_size_that_changes_after_reconnection_begins_new_tracks_with_new_ids()
     assert ids[4:] == [[4, 5], [4, 5], [4, 6], [4, 6], [4, 7], [4, 7]], "the second size keeps its tracks"
     assert len(detector.streams) == 2
     assert set(detector.forgotten) >= set(detector.streams)
+
+
+@pytest.mark.parametrize(("away", "anew"), [(1.0, False), (5.0, True)])
+def test_behind_a_long_outage_nobody_gets_an_old_id_or_an_old_answer(away: float, anew: bool) -> None:
+    """The tracker would take whoever stands at the same place for whoever stood there."""
+
+    class Steady(Following):
+        def detect(self, frames: Sequence[Frame], *, stream: object = None) -> list[Detections]:
+            found = super().detect(frames, stream=stream)
+            return [replace(one, track_id=(1, 2)) for one in found]
+
+    detector, clock = Steady(), LeapingClock()
+    waits = {"retry_first_s": away / 0.875, "retry_most_s": away / 0.875}
+    ask = {"ask": {"every_s": None, "new_track": ["person"]}}
+    camera = FakeCamera(sessions=[5, 5], fps=10.0, clock=clock)
+    with begin(camera, detector=detector, clock=clock, live={"frames": "every", **waits}, settings=ask) as run:
+        records = list(settled(run))
+    mine = firsts(records)
+    assert len(mine) == 10
+    ids = [[found.track_id for found in one.detections] for one in mine]
+    assert ids == [[1, 2]] * 5 + [[3, 4] if anew else [1, 2]] * 5
+    assert [one.frame for one in mine if one.vlm.trigger] == ([0, 5] if anew else [0])
+    assert mine[5].vlm.status == ("stale" if anew else "carried")
+    assert (mine[5].detections[0].fields is None) == anew
+
+
+def test_a_camera_that_is_slow_keeps_its_tracks() -> None:
+    detector, clock = Following(), LeapingClock()
+    camera = FakeCamera(sessions=[6], fps=0.1, clock=clock)
+    patient = {"frames": "every", "read_timeout_s": 100.0}
+    with begin(camera, detector=detector, clock=clock, vlm="none", live=patient) as run:
+        mine = firsts(list(run))
+    assert len(mine) == 6
+    assert len(detector.streams) == 1
 
 
 def test_a_detector_that_fails_on_a_frame_gives_a_status_and_the_run_goes_on() -> None:
