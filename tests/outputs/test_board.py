@@ -176,7 +176,7 @@ def test_the_age_in_the_window_grows_while_the_run_stands_still(monkeypatch: pyt
     window = Window(made, lambda: None)
     for age in (10, 20):
         clock.time_s = float(age)
-        eventually(lambda age=age: f"picture {age} s old" in said[-1])
+        eventually(lambda age=age: any(f"picture {age} s old" in text for text in said))
     window.close(complete=False)
     assert screen.closed
     assert left() == []

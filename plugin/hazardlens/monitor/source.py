@@ -14,6 +14,7 @@ from hazardlens.cameras.buffer import Arrival
 from hazardlens.cameras.reader import Reader
 from hazardlens.detect.base import Detections, Detector
 from hazardlens.frames.base import Frame
+from hazardlens.merge.clock import RESTART_S
 from hazardlens.merge.join import frame_record
 from hazardlens.merge.outcome import Outcome
 from hazardlens.merge.source import SourceMerge
@@ -180,7 +181,7 @@ class LiveSource:
         gap_s = 0.0 if self._last_s is None else frame.time_s - self._last_s
         usual_s, was_away = self._gap_s, self._was_away
         self._last_s, self._gap_s, self._was_away = frame.time_s, gap_s or math.inf, False
-        has_gap = gap_s > self.merge.max_age_s and (was_away or gap_s > _GAPS * usual_s)
+        has_gap = gap_s > max(self.merge.max_age_s, RESTART_S) and (was_away or gap_s > _GAPS * usual_s)
         return has_gap or frame.size_wh != self._size_wh
 
     def _renumbered(self, ids: tuple[int | None, ...]) -> tuple[int | None, ...]:
