@@ -84,4 +84,4 @@ class Window(Output):
         """Paint once; whether the user wants more."""
         cv2.imshow(_TITLE, self._board.paint())
         key = cv2.waitKey(1) & 0xFF
-        return key not in _QUIT and cv2.getWindowProperty(_TITLE, cv2.WND_PROP_VISIBLE) >= 1
+        return bool(key not in _QUIT and cv2.getWindowProperty(_TITLE, cv2.WND_PROP_VISIBLE) >= 1)
