@@ -236,6 +236,8 @@ class FrameRecord:
         alerts: Alerts that became true or ended on this frame.
         at: Date and time at which the frame came, ISO 8601 in UTC; None for files and where nobody looked.
         event: What happened to the camera; None in the record of a frame.
+        damaged: Whether the picture is known not to be as it was taken: its decoder marked it as corrupt, or it comes
+            behind such damage and ahead of the next key frame.
     """
 
     source: str
@@ -251,6 +253,7 @@ class FrameRecord:
     alerts: tuple[dict[str, Any], ...] = field(default=())
     at: str | None = None
     event: CameraEvent | None = None
+    damaged: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """The record as `schemas/record.json` spells it, of plain JSON types."""
@@ -270,6 +273,7 @@ class FrameRecord:
             "alerts": list(self.alerts),
             "at": self.at,
             "event": None if self.event is None else asdict(self.event),
+            "damaged": self.damaged,
         }
 
     def confidence_of(self, field: str, *, detection: int | None = None) -> float | None:

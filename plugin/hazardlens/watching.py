@@ -106,7 +106,11 @@ def _shown(job: Watch, parts: Parts, running: Sequence[LiveRun]) -> list[Output]
     if job.show:
         from hazardlens.outputs.window import Window
 
-        outputs.append(Window(board, lambda: running[0].stop()))
+        def stop() -> None:
+            for run in running:
+                run.stop()
+
+        outputs.append(Window(board, stop))
     return outputs
 
 

@@ -1,7 +1,9 @@
 """Who is told of alerts: a command, a webhook; what fails is named, and secrets are not."""
 
+import contextlib
 import json
 import logging
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ import pytest
 from hazardlens.alerts.notify import Notifier
 from hazardlens.errors import PipelineError
 from hazardlens.pipeline import AlertSettings, Pipeline
+from tests.monitor.test_lane import eventually
 
 ALERT = {"id": "fire-1", "rule": "fire", "state": "began", "why": "Rauch über dem Tor"}
 
@@ -103,6 +106,56 @@ def test_closing_does_not_wait_for_who_takes_long(caplog: pytest.LogCaptureFixtu
         notifier.tell(ALERT)
     notifier.close(0.2)
     assert "3 alerts were not handed" in caplog.text, "it has waited for the first"
+
+
+def test_a_webhook_that_hangs_does_not_hold_up_the_command_nor_the_reverse(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    with webhook([204], delay_s=1.0) as (url, got):
+        settings = AlertSettings(webhook=url, command=["sh", "-c", f"cat >> '{told}'"])
+        notifier = Notifier(settings)
+        for _ in range(3):
+            notifier.tell(ALERT)
+        eventually(lambda: told.exists() and len(told.read_text().splitlines()) == 3)
+        eventually(lambda: notifier.counts["command"] == {"waiting": 0, "failed": 0})
+        assert notifier.counts["webhook"] == {"waiting": 3, "failed": 0} or len(got) > 1
+        notifier.close(0.0)
+    with webhook([204]) as (url, got):
+        notifier = Notifier(AlertSettings(webhook=url, command=["sleep", "30"]))
+        for _ in range(3):
+            notifier.tell(ALERT)
+        eventually(lambda: notifier.counts["webhook"]["waiting"] == 0)
+        assert len(got) == 3
+        assert notifier.counts["command"] == {"waiting": 3, "failed": 0}
+        notifier.close(0.0)
+
+
+def test_a_webhook_that_answers_bit_by_bit_is_over_its_time_limit(caplog: pytest.LogCaptureFixture) -> None:
+    """Each byte comes in time, and all of them do not."""
+    over = threading.Event()
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def drip() -> None:
+        while not over.is_set():
+            listening.settimeout(0.2)
+            with contextlib.suppress(OSError):
+                caller, _ = listening.accept()
+                with caller:
+                    while not over.wait(0.05):
+                        caller.sendall(b"H")
+
+    thread = threading.Thread(target=drip)
+    thread.start()
+    try:
+        settings = AlertSettings(webhook=f"http://127.0.0.1:{listening.getsockname()[1]}/", notify_timeout_s=0.3)
+        notifier = Notifier(settings, first_wait_s=0.01)
+        notifier.tell(ALERT)
+        eventually(lambda: notifier.failed)
+        assert "no answer within 0.3 s" in caplog.text
+        notifier.close(0.0)
+    finally:
+        over.set()
+        thread.join()
+        listening.close()
 
 
 def test_the_address_may_stand_in_the_environment_and_is_never_shown(

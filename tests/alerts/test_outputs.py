@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 from PIL import Image
 
 import hazardlens
-from hazardlens.alerts.evidence import Evidence
+from hazardlens.alerts.evidence import Evidence, _name
+from hazardlens.alerts.kept import Kept
 from hazardlens.frames.base import Frame
 from hazardlens.frames.file import VideoFile
 from hazardlens.pipeline import EvidenceSettings
@@ -188,9 +190,53 @@ def test_a_date_that_goes_back_deletes_no_evidence_that_was_just_kept(tmp_path: 
         assert kept() == [str(4 * run + 2), str(4 * run + 3)]
 
 
-@pytest.mark.parametrize("what", ["see", "begin", "_prune", "close"])
+def test_names_that_are_cut_or_have_odd_letters_stay_apart() -> None:
+    def name(source: str, number: int = 1) -> str:
+        return _name({"source": source, "id": f"fire-{number}", "at": "2026-11-30T15:18:04.120Z"})
+
+    assert name("gate") == "20261130T151804.120Z-gate-fire-1"
+    long = "north-" * 20
+    alike = [name(long), name(long, 2), name(long + "x"), name("a/b"), name("a_b"), name("a b"), name("rtsp://h/1")]
+    assert len(set(alike)) == len(alike)
+    assert max(map(len, alike)) <= len("20261130T151804.120Z-") + 80
+
+
+def test_videos_that_a_killed_run_left_half_made_are_finished_or_deleted(clip: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "evidence"
+    folder.mkdir()
+    shutil.copy(clip, folder / "plays.mp4.part")
+    (folder / "empty.mp4.part").write_bytes(b"")
+    (folder / "broken.mp4.part").write_bytes(clip.read_bytes()[:40])
+    Kept(folder, None)
+    assert [path.name for path in folder.iterdir()] == ["plays.mp4"]
+    with VideoFile(folder / "plays.mp4") as video:
+        assert len(list(video)) == 60
+
+
+def test_a_video_without_its_picture_counts_and_one_made_too_late_is_not_kept(tmp_path: Path) -> None:
+    (tmp_path / "old.mp4").write_bytes(b"video")
+    kept = Kept(tmp_path, 2)
+    for name in ("first", "second"):
+        kept.add(name)
+    assert list(tmp_path.iterdir()) == []
+    kept.part("first").write_bytes(b"video")
+    kept.add("third")
+    kept.part("third").write_bytes(b"video")
+    for name in ("first", "third"):
+        kept.finish(name, whole=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["third.mp4"]
+
+
+@pytest.mark.parametrize(
+    ("where", "what"), [(Evidence, "see"), (Evidence, "begin"), (Kept, "add"), (Evidence, "close")]
+)
 def test_evidence_that_fails_costs_no_alert(
-    what: str, clip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    where: type,
+    what: str,
+    clip: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     close = Evidence.close
 
@@ -199,7 +245,7 @@ def test_evidence_that_fails_costs_no_alert(
             close(evidence, *given)
         raise ZeroDivisionError(what)
 
-    monkeypatch.setattr(Evidence, what, fail)
+    monkeypatch.setattr(where, what, fail)
     list(hazardlens.process(clip, pipeline=pipeline(), out=tmp_path, **parts()))
     told = lines(tmp_path / "clip" / "alerts.jsonl")
     assert sorted((one["id"], one["state"], round(one["time_s"], 3)) for one in told) == sorted(EXPECTED)

@@ -343,7 +343,7 @@ def test_a_file_that_was_cut_off_is_told_of(load: Callable, tmp_path: Path) -> N
 def test_frames_keep_their_numbers_where_ultralytics_loads_ahead(load: Callable, clip: Path, arguments: dict) -> None:
     model = load()
     model.predict(number_image(0, (96, 64)))
-    model.predictor.model.prefetch = True  # as on CUDA
+    model.predictor.model.prefetch = True  # as on CUDA, which is not tried here: no GPU takes part
     with hazardlens.attach(model, {**PIPELINE, "ask": {"every_s": 0.1}}, vlm=vlm()):
         results = model.predict(clip.parent, **arguments) + model.predict(clip, **arguments)
     assert [result.record.frame for result in results] == [read_number(result.orig_img) for result in results]

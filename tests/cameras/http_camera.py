@@ -2,7 +2,7 @@
 
 import io
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,18 +12,40 @@ import av
 from hazardlens.testing.video import number_image
 
 
-def transport_stream(frames: int = 10, size_wh: tuple[int, int] = (64, 48), rate: int = 10) -> bytes:
-    """Numbered pictures as MPEG-TS."""
+def transport_stream(
+    frames: int = 10, size_wh: tuple[int, int] = (64, 48), rate: int = 10, halved: Collection[int] = ()
+) -> bytes:
+    """Numbered pictures as MPEG-TS; of those in `halved`, the second half of the data is missing."""
     file = io.BytesIO()
     with av.open(file, "w", format="mpegts") as container:
         stream = container.add_stream("libx264", rate=rate, options={"g": "5", "tune": "zerolatency"})
         stream.width, stream.height = size_wh
         for number in range(frames):
             for packet in stream.encode(av.VideoFrame.from_ndarray(number_image(number, size_wh), format="bgr24")):
-                container.mux(packet)
+                container.mux(_half(packet) if number in halved else packet)
         for packet in stream.encode():
             container.mux(packet)
     return file.getvalue()
+
+
+def motion_jpeg(frames: int = 10, size_wh: tuple[int, int] = (64, 48), rate: int = 10) -> bytes:
+    """Numbered pictures as JPEGs one after the other, as most HTTP cameras send them."""
+    file = io.BytesIO()
+    with av.open(file, "w", format="mpjpeg") as container:
+        stream = container.add_stream("mjpeg", rate=rate)
+        stream.width, stream.height = size_wh
+        stream.pix_fmt = "yuvj420p"
+        for number in range(frames):
+            for packet in stream.encode(av.VideoFrame.from_ndarray(number_image(number, size_wh), format="bgr24")):
+                container.mux(packet)
+    return file.getvalue()
+
+
+def _half(packet: av.Packet) -> av.Packet:
+    half = av.Packet(bytes(packet)[: packet.size // 2])
+    half.stream, half.pts, half.dts = packet.stream, packet.pts, packet.dts
+    half.time_base = packet.time_base
+    return half
 
 
 @dataclass

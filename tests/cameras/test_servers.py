@@ -66,6 +66,24 @@ class Servers:
         self.running.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
         return self.running[-1]
 
+    def http_jpeg(self, port: int, size_wh: tuple[int, int]) -> subprocess.Popen:
+        command = [
+            "ffmpeg",
+            "-nostdin",
+            "-loglevel",
+            "error",
+            "-re",
+            "-i",
+            self.clip(size_wh),
+            "-c:v",
+            "mjpeg",
+            "-q:v",
+            "2",
+        ]
+        command += ["-pix_fmt", "yuvj420p", "-f", "mpjpeg", "-listen", "1", f"http://127.0.0.1:{port}/stream"]
+        self.running.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
+        return self.running[-1]
+
     def end(self) -> None:
         for one in self.running:
             one.kill()
@@ -97,13 +115,13 @@ def ffmpeg() -> None:
 
 
 def watched_through_a_restart(
-    address: str, start: Callable[[tuple[int, int]], subprocess.Popen], folder: Path
+    address: str, start: Callable[[tuple[int, int]], subprocess.Popen], folder: Path, pipeline: dict = PIPELINE
 ) -> list[hazardlens.FrameRecord]:
     """Records of a camera that is absent at first, then there, killed, and there again with another size."""
     records: list[hazardlens.FrameRecord] = []
     server: subprocess.Popen | None = None
     vlm, detector = FakeVlm(), FakeDetector(readable)
-    with hazardlens.live({"gate": address}, pipeline=PIPELINE, detector=detector, vlm=vlm, out=folder / "out") as run:
+    with hazardlens.live({"gate": address}, pipeline=pipeline, detector=detector, vlm=vlm, out=folder / "out") as run:
         for record in run:
             records.append(record)
             waits = record.event is not None and record.event.state == "reconnecting"
@@ -146,13 +164,15 @@ def check(records: list[hazardlens.FrameRecord], folder: Path, caplog: pytest.Lo
     assert not [word for word in ("us3rname", "Passw0rd", "T0ken") if word in said]
 
 
+@pytest.mark.parametrize("transport", ["tcp", "udp"])
 def test_rtsp_with_a_password_through_a_restart_with_another_size(
-    gstreamer: None, servers: Servers, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    transport: str, gstreamer: None, servers: Servers, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="hazardlens")
     port = free_port()
     address = f"rtsp://us3rname:Passw0rd@127.0.0.1:{port}/live"
-    records = watched_through_a_restart(address, lambda size: servers.rtsp(port, size), tmp_path)
+    pipeline = {**PIPELINE, "live": {**PIPELINE["live"], "rtsp_transport": transport}}
+    records = watched_through_a_restart(address, lambda size: servers.rtsp(port, size), tmp_path, pipeline)
     check(records, tmp_path, caplog)
 
 
@@ -177,6 +197,21 @@ def test_http_through_a_restart_with_another_size(
     address = f"http://127.0.0.1:{port}/stream?token=T0ken"
     records = watched_through_a_restart(address, lambda size: servers.http(port, size), tmp_path)
     check(records, tmp_path, caplog)
+
+
+def test_http_through_a_restart_with_another_codec(
+    ffmpeg: None, servers: Servers, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="hazardlens")
+    port = free_port()
+
+    def start(size_wh: tuple[int, int]) -> subprocess.Popen:
+        return servers.http(port, size_wh) if size_wh == (64, 48) else servers.http_jpeg(port, size_wh)
+
+    records = watched_through_a_restart(f"http://127.0.0.1:{port}/stream?token=T0ken", start, tmp_path)
+    check(records, tmp_path, caplog)
+    online = [one.event.reason for one in records if one.event is not None and one.event.state == "online"]
+    assert (online[0], online[-1]) == ("h264 64x48", "mjpeg 96x64")
 
 
 def test_a_half_open_connection_is_a_state(gstreamer: None, servers: Servers) -> None:

@@ -219,6 +219,10 @@ def test_damaged_file_goes_on(tmp_path, suffix, codec):
         assert "or is damaged: " in str(account.reason)
     if suffix == "ts":
         assert account.damaged > 0
+    assert account.damaged == sum(frame.damaged for frame in frames)
+    if suffix == "mp4":
+        whole = [frame for frame in frames if not frame.damaged]
+        assert numbers(whole) == [round(frame.time_s * 10) for frame in whole], "what shows something else has a mark"
 
 
 @pytest.mark.parametrize("frames", [1, 2])

@@ -166,6 +166,7 @@ def test_an_answered_frame_whole():
         "alerts": [],
         "at": None,
         "event": None,
+        "damaged": False,
     }
     assert json.loads(record.to_json()) == record.to_dict()
 

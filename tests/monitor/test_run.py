@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -24,8 +25,9 @@ from hazardlens.testing import FakeDetector, FakeVlm, FunctionVlm
 from hazardlens.testing.cameras import FakeCamera, FakeClock
 from hazardlens.testing.video import draw_video, read_number, truncate
 from hazardlens.vlm.base import Question, Reply, Shown
-from tests.cameras.http_camera import HttpCamera, serving, transport_stream
+from tests.cameras.http_camera import HttpCamera, motion_jpeg, serving, transport_stream
 from tests.monitor.test_lane import Gate, eventually
+from tests.monitor.test_soak import LeapingClock
 from tests.threads import left
 
 RECORD = jsonschema.Draft202012Validator(json.loads(data_path("schemas", "record.json").read_text(encoding="utf-8")))
@@ -194,6 +196,40 @@ def test_a_size_that_changes_after_reconnection_begins_new_tracks_with_new_ids()
     assert set(detector.forgotten) >= set(detector.streams)
 
 
+@pytest.mark.parametrize(("away", "anew"), [(1.0, False), (5.0, True)])
+def test_behind_a_long_outage_nobody_gets_an_old_id_or_an_old_answer(away: float, anew: bool) -> None:
+    """The tracker would take whoever stands at the same place for whoever stood there."""
+
+    class Steady(Following):
+        def detect(self, frames: Sequence[Frame], *, stream: object = None) -> list[Detections]:
+            found = super().detect(frames, stream=stream)
+            return [replace(one, track_id=(1, 2)) for one in found]
+
+    detector, clock = Steady(), LeapingClock()
+    waits = {"retry_first_s": away / 0.875, "retry_most_s": away / 0.875}
+    ask = {"ask": {"every_s": None, "new_track": ["person"]}}
+    camera = FakeCamera(sessions=[5, 5], fps=10.0, clock=clock)
+    with begin(camera, detector=detector, clock=clock, live={"frames": "every", **waits}, settings=ask) as run:
+        records = list(settled(run))
+    mine = firsts(records)
+    assert len(mine) == 10
+    ids = [[found.track_id for found in one.detections] for one in mine]
+    assert ids == [[1, 2]] * 5 + [[3, 4] if anew else [1, 2]] * 5
+    assert [one.frame for one in mine if one.vlm.trigger] == ([0, 5] if anew else [0])
+    assert mine[5].vlm.status == ("stale" if anew else "carried")
+    assert (mine[5].detections[0].fields is None) == anew
+
+
+def test_a_camera_that_is_slow_keeps_its_tracks() -> None:
+    detector, clock = Following(), LeapingClock()
+    camera = FakeCamera(sessions=[6], fps=0.1, clock=clock)
+    patient = {"frames": "every", "read_timeout_s": 100.0}
+    with begin(camera, detector=detector, clock=clock, vlm="none", live=patient) as run:
+        mine = firsts(list(run))
+    assert len(mine) == 6
+    assert len(detector.streams) == 1
+
+
 def test_a_detector_that_fails_on_a_frame_gives_a_status_and_the_run_goes_on() -> None:
     class Failing(FakeDetector):
         def detect(self, frames: Sequence[Frame], *, stream: object = None) -> list[Detections]:
@@ -356,6 +392,47 @@ def test_an_http_camera_whose_server_breaks_off_and_changes_its_size() -> None:
     times = [one.time_s for one in firsts(records, "gate")]
     assert times == sorted(times)
     assert "Passw0rd" not in "".join(one.to_json() for one in records)
+
+
+def test_a_camera_that_comes_back_with_another_codec_goes_on() -> None:
+    bodies = [transport_stream(12), motion_jpeg(40)]
+    with serving(HttpCamera(bodies)) as camera, begin({"gate": camera.url}, live={"frames": "every"}) as run:
+        records = []
+        for record in run:
+            records.append(record)
+            if [one.event.state for one in records if one.event].count("online") == 2 and record.event is None:
+                break
+    notes = [one.event.reason for one in records if one.event and one.event.state == "online"]
+    assert notes == ["h264 64x48", "mjpeg 64x48"]
+    mine = firsts(records, "gate")
+    assert [one.frame for one in mine] == list(range(len(mine)))
+    assert len(mine) == 13
+    assert {one.vlm.status for one in frames(records, "gate")} <= {"ok", "pending", "carried", "skipped"}
+
+
+def test_a_damaged_frame_says_so_and_its_question_waits_for_a_whole_one(tmp_path: Path) -> None:
+    camera = FakeCamera(sessions=[30, "unplugged"], fps=None, damaged=lambda number: 8 <= number < 13)
+    with begin(camera, out=tmp_path, live={"frames": "every"}) as run:
+        records = []
+        for record in settled(run):
+            records.append(record)
+            if record.event is None and record.frame == 29:
+                assert run.sources[0].reader.state != "ended"
+                assert run.status["sources"]["fake"]["damaged"] == 5, "counted while the camera is online"
+                break
+    mine = firsts(records)
+    assert [one.frame for one in mine if one.damaged] == [8, 9, 10, 11, 12]
+    assert [one.frame for one in mine if one.vlm.trigger] == [0, 13, 20]
+    assert [one["frame"] for one in lines(tmp_path) if one["damaged"]] == [8, 9, 10, 11, 12]
+
+
+def test_a_camera_whose_pictures_are_all_damaged_is_asked_about_all_the_same() -> None:
+    camera = FakeCamera(sessions=[45], fps=None, damaged=lambda number: True)
+    with begin(camera, live={"frames": "every"}) as run:
+        records = list(settled(run))
+    answered = [one for one in frames(records) if one.vlm.status == "ok"]
+    assert [one.frame for one in answered] == [21, 30, 40], "max_age_s is two seconds"
+    assert all(one.damaged for one in frames(records))
 
 
 def test_no_secret_is_written_or_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -18,7 +18,8 @@ from hazardlens.outputs.draw import Painter
 from hazardlens.outputs.page import Page
 from hazardlens.outputs.window import Window
 from hazardlens.record import CameraEvent, FrameRecord, VlmState
-from tests.monitor.test_lane import HandClock
+from tests.monitor.test_lane import HandClock, eventually
+from tests.threads import left
 
 SCHEMA = hazardlens.FieldSchema.load("hazard")
 GREY = (150, 150, 150)
@@ -149,18 +150,47 @@ class FakeScreen:
 
 @pytest.mark.parametrize("how", ["q", "closed"])
 def test_the_window_shows_the_board_and_may_be_closed(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hazardlens.outputs.window._EVERY_S", 0.0)
-    screen = FakeScreen(monkeypatch, [-1, ord("q")] if how == "q" else [])
+    monkeypatch.setattr("hazardlens.outputs.window._EVERY_S", 0.005)
+    keys = [-1, -1, ord("q")] if how == "q" else []
+    screen = FakeScreen(monkeypatch, keys)
     quits: list[int] = []
     window = Window(board(outcome(0, "low")), lambda: quits.append(1))
-    window.write(outcome(0))
-    assert (len(screen.shown), quits) == (1, [])
+    eventually(lambda: screen.shown)
     screen.visible = 1.0 if how == "q" else 0.0
+    eventually(lambda: quits)
+    eventually(lambda: screen.closed)
     window.write(outcome(1))
-    window.write(outcome(2))
-    assert (len(screen.shown), quits) == (2, [1])
+    window.close(complete=False)
+    assert quits == [1]
+    assert left() == []
+
+
+def test_the_age_in_the_window_grows_while_the_run_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is written and nobody asks for a picture: the detector, say, hangs in the run's own thread."""
+    monkeypatch.setattr("hazardlens.outputs.window._EVERY_S", 0.005)
+    said: list[str] = []
+    monkeypatch.setattr("hazardlens.outputs.board.write_line", lambda tile, text, *_: said.append(text))
+    screen, clock = FakeScreen(monkeypatch, []), HandClock()
+    made = Board(SCHEMA, hazardlens.Pipeline.load({}), clock=clock)
+    made.write(outcome(0, "low"))
+    window = Window(made, lambda: None)
+    for age in (10, 20):
+        clock.time_s = float(age)
+        eventually(lambda age=age: any(f"picture {age} s old" in text for text in said))
     window.close(complete=False)
     assert screen.closed
+    assert left() == []
+
+
+def test_an_opencv_without_windows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeScreen(monkeypatch, [])
+
+    def none(*_: object) -> None:
+        raise cv2.error("The function is not implemented")
+
+    monkeypatch.setattr(cv2, "namedWindow", none)
+    with pytest.raises(InputError, match="no windows"):
+        Window(board(), lambda: None)
 
 
 def test_without_a_screen_the_error_names_the_page(monkeypatch: pytest.MonkeyPatch) -> None:

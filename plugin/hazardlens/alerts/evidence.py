@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import queue
 import re
@@ -16,6 +17,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from hazardlens.alerts.kept import PICTURE, VIDEO, Kept
 from hazardlens.alerts.ring import Ring, jpeg
 from hazardlens.merge.outcome import Outcome
 from hazardlens.outputs.draw import Painter
@@ -29,6 +31,7 @@ _LATENESS_S = 10.0
 """An answer that comes this much later than its frame still finds the pictures before it."""
 _CLIPS_WAITING = 16
 _LETTERS = 80
+_DIGEST_LETTERS = 8
 _SIZES = 16
 
 
@@ -72,14 +75,13 @@ class Evidence:
         self._settings = settings
         self._schema = schema
         self._zones = {name: zone.polygon for name, zone in pipeline.zones.items()}
-        self._keep = keep
+        self._kept = Kept(folder, keep)
         self._demo = demo
         self._horizon_s = settings.before_s + settings.after_s + _LATENESS_S
         self._painters: dict[tuple[int, int], Painter] = {}
         self._rings: dict[str, Ring] = {}
-        self._pictures: list[Path] = []
         self._pending: list[_Clip] = []
-        self._jobs: queue.Queue[tuple[Path, list[tuple[float, bytes]]] | None] = queue.Queue(_CLIPS_WAITING)
+        self._jobs: queue.Queue[tuple[str, list[tuple[float, bytes]]] | None] = queue.Queue(_CLIPS_WAITING)
         self._worker: threading.Thread | None = None
 
     def see(self, outcome: Outcome) -> None:
@@ -102,15 +104,14 @@ class Evidence:
         time_s = float(alert["time_s"])
         clip = _Clip(source=alert["source"], name=name, from_s=time_s - before_s, to_s=time_s + after_s)
         try:
+            self._kept.add(name)
             drawn = self._painter(outcome.record.size_wh).draw(np.array(outcome.frame.image), outcome.record)
             self._folder.mkdir(parents=True, exist_ok=True)
-            picture = self._folder / f"{name}.jpg"
-            picture.write_bytes(jpeg(drawn))
-            self._prune(picture)
+            (self._folder / f"{name}{PICTURE}").write_bytes(jpeg(drawn))
         except Exception as error:  # noqa: BLE001 - whatever the picture fails with, the video may still be made
-            self._fail(f"{name}.jpg", _why(error))
+            self._fail(f"{name}{PICTURE}", _why(error))
         self._pending.append(clip)
-        return {"picture": f"{name}.jpg", "video": f"{name}.mp4"}
+        return {"picture": f"{name}{PICTURE}", "video": f"{name}{VIDEO}"}
 
     def close(self, seconds: float | None) -> None:
         """Make the videos that are still due, of the pictures there are; wait for `seconds`, or until they are made."""
@@ -138,43 +139,35 @@ class Evidence:
     def _make(self, clip: _Clip) -> None:
         pictures = self._rings[clip.source].between(clip.from_s, clip.to_s) if clip.source in self._rings else []
         if not pictures:
-            self._fail(f"{clip.name}.mp4", "its pictures are gone, for the answer came too late")
+            self._fail(f"{clip.name}{VIDEO}", "its pictures are gone, for the answer came too late")
             return
         if self._worker is None:
             self._worker = threading.Thread(target=self._work, name="hazardlens-evidence", daemon=True)
             self._worker.start()
         try:
-            self._jobs.put_nowait((self._folder / f"{clip.name}.mp4", pictures))
+            self._jobs.put_nowait((clip.name, pictures))
         except queue.Full:
-            self._fail(f"{clip.name}.mp4", "too many videos are waiting to be made")
+            self._fail(f"{clip.name}{VIDEO}", "too many videos are waiting to be made")
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            path, pictures = job
+            name, pictures = job
             try:
-                _write_video(path, pictures, self._settings.fps)
+                self._write(name, pictures)
             except Exception as error:  # noqa: BLE001 - the next video may be made
-                self._fail(path.name, _why(error))
+                self._fail(f"{name}{VIDEO}", _why(error))
+
+    def _write(self, name: str, pictures: list[tuple[float, bytes]]) -> None:
+        whole = False
+        try:
+            _write_video(self._kept.part(name), pictures, self._settings.fps)
+            whole = True
+        finally:
+            self._kept.finish(name, whole=whole)
 
     def _fail(self, name: str, why: str) -> None:
         self.lost += 1
         _log.warning("%s: evidence cannot be kept: %s", name, why)
-
-    def _prune(self, written: Path) -> None:
-        """Delete the evidence of the oldest alerts, by the order of writing, for the date may go back."""
-        if self._keep is None:
-            return
-        pictures = [one for one in self._pictures or self._found(written) if one != written and one.exists()]
-        self._pictures = [*pictures, written]
-        old = len(self._pictures) - self._keep
-        for picture in self._pictures[: max(0, old)]:
-            picture.with_suffix(".mp4").unlink(missing_ok=True)
-            picture.unlink(missing_ok=True)
-
-    def _found(self, written: Path) -> list[Path]:
-        """Pictures of earlier runs."""
-        pictures = [one for one in self._folder.glob("*.jpg") if one != written]
-        return sorted(pictures, key=lambda path: path.stat().st_mtime_ns)
 
 
 def _why(error: Exception) -> str:
@@ -197,6 +190,10 @@ def _decoded(data: bytes) -> NDArray[np.uint8]:
 
 def _name(alert: Mapping[str, Any]) -> str:
     """A file's name that no other alert of the folder has: date where there is one, source, rule with number."""
-    words = re.sub(r"[^\w.-]+", "_", f"{alert['source']}-{alert['id']}")[:_LETTERS].strip("._")
+    whole = f"{alert['source']}-{alert['id']}"
+    words = re.sub(r"[^\w.-]+", "_", whole).strip("._")
+    if words != whole or len(words) > _LETTERS:  # another alert's may become the same words
+        digest = hashlib.sha256(whole.encode(errors="backslashreplace")).hexdigest()[:_DIGEST_LETTERS]
+        words = f"{words[: _LETTERS - 1 - _DIGEST_LETTERS]}-{digest}"
     stamp = re.sub(r"[-:]", "", str(alert["at"])) if alert["at"] else f"{alert['time_s']:010.3f}s"
     return f"{stamp}-{words}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -26,72 +27,56 @@ _WIRE_LOGS = ("httpcore2", "httpx2")
 
 
 class Notifier:
-    """Hands alerts to a command and a webhook, one after the other, in a thread of its own.
+    """Hands alerts to a command and a webhook, each one after the other, in threads of their own.
 
     Args:
         settings: The command and the webhook.
         first_wait_s: Seconds before the webhook's second try; the next waits double.
-
-    Attributes:
-        failed: Alerts that could not be handed to one of them.
     """
 
     def __init__(self, settings: AlertSettings, *, first_wait_s: float = 1.0) -> None:
-        self.failed = 0
         self._settings = settings
         self._address = settings.webhook_address
         self._first_wait_s = first_wait_s
         self._stop = threading.Event()
-        self._alerts: queue.Queue[Mapping[str, Any] | None] = queue.Queue(_WAITING)
-        self._under_way = 0
         if settings.webhook is not None and self._address is None:
             _log.warning("alerts.webhook: the environment has no such variable; nothing is posted")
         for name in _WIRE_LOGS:  # they print whole addresses
             if logging.getLogger(name).level == logging.NOTSET:
                 logging.getLogger(name).setLevel(logging.WARNING)
-        ways = (settings.command, self._address)
-        self._worker = threading.Thread(target=self._work, name="hazardlens-notify", daemon=True) if any(ways) else None
-        if self._worker is not None:
-            self._worker.start()
+        self._ways: list[_Way] = []
+        if settings.command is not None:
+            self._ways.append(_Way("command", self._run, self._stop))
+        if self._address is not None:
+            self._ways.append(_Way("webhook", self._post, self._stop, secret=self._address))
+
+    @property
+    def failed(self) -> int:
+        """Alerts that could not be handed to one of them."""
+        return sum(way.failed for way in self._ways)
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """For the command and the webhook, where there is one: alerts that wait, and that could not be handed over."""
+        return {way.name: {"waiting": way.waiting, "failed": way.failed} for way in self._ways}
 
     def tell(self, alert: Mapping[str, Any]) -> None:
         """Hand an alert over; does not wait."""
-        if self._worker is None:
-            return
-        try:
-            self._alerts.put_nowait(alert)
-        except queue.Full:
-            self._fail("alert", "too many are waiting")
+        for way in self._ways:
+            way.put(alert)
 
     def close(self, seconds: float) -> None:
-        """Hand over what waits, for `seconds` at most."""
-        if self._worker is None:
+        """Hand over what waits, for `seconds` at most; may be called twice."""
+        if self._stop.is_set():
             return
         ends_s = time.monotonic() + seconds
-        while time.monotonic() < ends_s and self._alerts.unfinished_tasks:
+        while time.monotonic() < ends_s and any(way.waiting for way in self._ways):
             time.sleep(0.02)
         self._stop.set()
-        if left := self._alerts.unfinished_tasks:
-            _log.warning("%d alerts were not handed to command and webhook; they are in the records", left)
-        with contextlib.suppress(queue.Full):  # the thread looks at `_stop` behind each alert
-            self._alerts.put_nowait(None)
-        self._worker.join(0.2)
-        self._worker = None
-
-    def _work(self) -> None:
-        while (alert := self._alerts.get()) is not None and not self._stop.is_set():
-            text = json.dumps(alert, ensure_ascii=False)
-            if self._settings.command is not None:
-                self._try("alerts.command", self._run, text)
-            if self._address is not None:
-                self._try("alerts.webhook", self._post, text)
-            self._alerts.task_done()
-
-    def _try(self, name: str, act: Callable[[str], None], text: str) -> None:
-        try:
-            act(text)
-        except Exception as error:  # noqa: BLE001 - whoever is told must not end the telling
-            self._fail(name, scrubbed(f"{type(error).__name__}: {error}", self._address or ""))
+        for way in self._ways:
+            way.end()
+        for way in self._ways:
+            way.join(0.2)
 
     def _run(self, text: str) -> None:
         command = list(self._settings.command or ())
@@ -117,16 +102,75 @@ class Notifier:
         retrying(self._post_once, text)
 
     def _post_once(self, text: str) -> None:
-        headers = {"Content-Type": "application/json"}
-        reply = httpx2.post(
-            str(self._address), content=text.encode(), headers=headers, timeout=self._settings.notify_timeout_s
-        )
-        if not reply.is_success:  # one that is sent elsewhere has not been taken
-            raise _RefusedError(reply.status_code)
+        limit_s = self._settings.notify_timeout_s
+        try:
+            status = asyncio.run(self._posted(text, limit_s))
+        except TimeoutError:
+            raise TimeoutError(f"no answer within {limit_s:g} s") from None
+        if not 200 <= status < 300:  # one that is sent elsewhere has not been taken
+            raise _RefusedError(status)
 
-    def _fail(self, name: str, why: str) -> None:
+    async def _posted(self, text: str, limit_s: float) -> int:
+        """Post, within a time limit for all of it; httpx's own are for each step, and a slow server has many."""
+        headers = {"Content-Type": "application/json"}
+        async with (
+            asyncio.timeout(limit_s),
+            httpx2.AsyncClient(timeout=None) as client,
+            client.stream("POST", str(self._address), content=text.encode(), headers=headers) as reply,
+        ):
+            return reply.status_code
+
+
+class _Way:
+    """Hands alerts to one receiver, one after the other, in a thread of its own.
+
+    Args:
+        name: Which of the settings it is.
+        act: Hands one over; raises where that fails.
+        stop: Set when nothing more is to be handed over.
+        secret: An address whose secrets must not be logged.
+    """
+
+    def __init__(self, name: str, act: Callable[[str], None], stop: threading.Event, *, secret: str = "") -> None:
+        self.name = name
+        self.failed = 0
+        self._act = act
+        self._stop = stop
+        self._secret = secret
+        self._alerts: queue.Queue[Mapping[str, Any] | None] = queue.Queue(_WAITING)
+        self._thread = threading.Thread(target=self._work, name=f"hazardlens-notify-{name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        return self._alerts.unfinished_tasks
+
+    def put(self, alert: Mapping[str, Any]) -> None:
+        try:
+            self._alerts.put_nowait(alert)
+        except queue.Full:
+            self._fail("too many are waiting")
+
+    def end(self) -> None:
+        if left := self.waiting:
+            _log.warning("alerts.%s: %d alerts were not handed over; they are in the records", self.name, left)
+        with contextlib.suppress(queue.Full):  # the thread looks at `_stop` behind each alert
+            self._alerts.put_nowait(None)
+
+    def join(self, seconds: float) -> None:
+        self._thread.join(seconds)
+
+    def _work(self) -> None:
+        while (alert := self._alerts.get()) is not None and not self._stop.is_set():
+            try:
+                self._act(json.dumps(alert, ensure_ascii=False))
+            except Exception as error:  # noqa: BLE001 - whoever is told must not end the telling
+                self._fail(scrubbed(f"{type(error).__name__}: {error}", self._secret))
+            self._alerts.task_done()
+
+    def _fail(self, why: str) -> None:
         self.failed += 1
-        _log.warning("%s: %s", name, why)
+        _log.warning("alerts.%s: %s", self.name, why)
 
 
 class _RefusedError(Exception):
@@ -141,4 +185,4 @@ def _may_pass(error: BaseException) -> bool:
     """Whether the same may work a moment later."""
     if isinstance(error, _RefusedError):
         return error.status >= 500 or error.status in (408, 425, 429)
-    return isinstance(error, httpx2.TransportError)
+    return isinstance(error, httpx2.TransportError | TimeoutError)

@@ -23,10 +23,12 @@ class Picture:
         stamp_s: The camera's own time of it in seconds from any moment, or None where it tells none.
         decode: Gives the pixels, shape (H, W, 3), uint8, BGR, upright; called once, or never where the picture is
             dropped, and by one thread at a time.
+        damaged: Whether it is known not to be as it was taken.
     """
 
     stamp_s: float | None
     decode: Callable[[], NDArray[np.uint8]]
+    damaged: bool = False
 
 
 class Feed(ABC):
@@ -34,7 +36,7 @@ class Feed(ABC):
 
     Attributes:
         note: What is to be said of the connection, or None.
-        damaged: Packets that could not be decoded, and pictures that the decoder marked as corrupt.
+        damaged: Packets that could not be decoded, and damaged pictures, so far.
         ended_early: Why a source that has an end ended before it, or None.
     """
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from hazardlens.cameras.base import Camera, CameraLost, Feed, Picture
 from hazardlens.cameras.secrets import scrubbed
+from hazardlens.frames.damage import Damage
 from hazardlens.pipeline.live import LiveSettings
 
 _PROBE_US = "2000000"
@@ -72,6 +73,7 @@ class _NetworkFeed(Feed):
         self._address = address
         self._read_timeout_s = read_timeout_s
         self._reformatter = VideoReformatter()
+        self._damage = Damage()
         self.note = f"{stream.codec.canonical_name} {stream.width}x{stream.height}"
 
     def pictures(self, stop: Event) -> Iterator[Picture]:
@@ -80,15 +82,19 @@ class _NetworkFeed(Feed):
             for packet in self._container.demux(self._stream):
                 if stop.is_set():
                     return
+                if packet.size and packet.is_corrupt:
+                    self._damage.begins(packet.pts)
                 try:
                     frames = packet.decode()
                 except av.FFmpegError:  # a damaged packet; pictures go on after it, or the time limit is reached
                     frames = []
                     self.damaged += 1
+                    self._damage.begins(packet.pts)
                 for frame in frames:
-                    self.damaged += frame.is_corrupt
+                    damaged = self._damage.is_on(frame.pts, is_key=frame.key_frame, is_corrupt=frame.is_corrupt)
+                    self.damaged += damaged
                     seen_s = time.monotonic()
-                    yield self._picture(frame)
+                    yield self._picture(frame, damaged)
                 if time.monotonic() - seen_s > self._read_timeout_s:
                     raise CameraLost(f"data comes, but no picture could be decoded for {self._read_timeout_s:g} s")
         raise CameraLost(_BROKE)
@@ -96,9 +102,9 @@ class _NetworkFeed(Feed):
     def close(self) -> None:
         self._container.close()
 
-    def _picture(self, frame: VideoFrame) -> Picture:
+    def _picture(self, frame: VideoFrame, damaged: bool) -> Picture:
         stamp = None if frame.pts is None or frame.time_base is None else float(frame.pts * frame.time_base)
-        return Picture(stamp_s=stamp, decode=functools.partial(self._decoded, frame))
+        return Picture(stamp_s=stamp, decode=functools.partial(self._decoded, frame), damaged=damaged)
 
     def _decoded(self, frame: VideoFrame) -> NDArray[np.uint8]:
         plain = self._reformatter.reformat(frame, format="bgr24", threads=1)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hazardlens.cameras.base import Camera, CameraLost, Feed, Picture
 from hazardlens.errors import VideoError
+from hazardlens.frames.base import FrameAccount
 from hazardlens.frames.file import VideoFile
 
 
@@ -54,13 +55,18 @@ class _FileFeed(Feed):
         for frame in self._reader:
             if stop.is_set():
                 return
-            yield Picture(stamp_s=frame.time_s, decode=functools.partial(_same, frame.image))
-        account = self._reader.account()
-        self.damaged = account.unreadable + account.damaged
+            self._count()
+            yield Picture(stamp_s=frame.time_s, decode=functools.partial(_same, frame.image), damaged=frame.damaged)
+        account = self._count()
         self.ended_early = account.reason if account.ended_early else None
 
     def close(self) -> None:
         self._reader.close()
+
+    def _count(self) -> FrameAccount:
+        account = self._reader.account()
+        self.damaged = account.unreadable + account.damaged
+        return account
 
 
 def _same(image: NDArray[np.uint8]) -> NDArray[np.uint8]:

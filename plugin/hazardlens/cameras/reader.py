@@ -43,7 +43,7 @@ class Reader:
         reason: Why it is in that state, or None.
         read: Frames that came.
         connections: Connections that gave a picture.
-        damaged: Packets and pictures of connections that are over that were damaged.
+        damaged: Packets that could not be decoded, and damaged pictures, of all connections.
         last_frame_s: The clock's time of the last frame, or None.
         has_ended: Whether nothing more will come.
         ended_early: Why its source ended before its end, or None.
@@ -121,14 +121,14 @@ class Reader:
 
     def _session(self) -> None:
         """One connection, from its opening to its end; every loss becomes `_Lost`."""
-        before = self.read
+        before, damaged_before = self.read, self.damaged
         try:
             with closing(self._open()) as feed:
                 self._stamper.connected()
                 try:
-                    self._pump(feed)
+                    self._pump(feed, damaged_before)
                 finally:
-                    self.damaged += feed.damaged
+                    self.damaged = damaged_before + feed.damaged
                     self.ended_early = feed.ended_early
         except CameraLost as error:
             self._lose(str(error), gave_pictures=self.read > before)
@@ -144,10 +144,11 @@ class Reader:
         finally:
             self._opening_s = None
 
-    def _pump(self, feed: Feed) -> None:
+    def _pump(self, feed: Feed, damaged_before: int) -> None:
         before = self.read
         for picture in feed.pictures(self._stop):
             self.connections += self.read == before
+            self.damaged = damaged_before + feed.damaged
             if self.state != "online":
                 self._tell("online", feed.note)
             self._take(picture)

@@ -27,6 +27,7 @@ from hazardlens.frames._media import (
     promise_of,
     video_stream,
 )
+from hazardlens.frames.damage import Damage
 
 _GENERATE_PTS = 1  # AVFMT_FLAG_GENPTS
 _FALLBACK_RATE = Fraction(25)
@@ -36,7 +37,7 @@ _HIDDEN_FRAMES = {"vp8", "vp9", "av1"}
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class Picture:
-    """A decoded picture on its way to the consumer: upright BGR, seconds from the playback origin, corrupt or not."""
+    """A decoded picture on its way to the consumer: upright BGR, seconds from the playback origin, damaged or not."""
 
     image: NDArray[np.uint8]
     time_s: float
@@ -57,7 +58,6 @@ class Tally:
     longest_gap: Fraction = Fraction(0)
     stopped: str | None = None
     pending_dts: list[int] = field(default_factory=list)
-    corrupt_pts: set[int] = field(default_factory=set)
 
 
 class Decoder:
@@ -91,6 +91,7 @@ class Decoder:
         # Frame threads would blame a packet's error on its successors.
         self.stream.thread_type = "SLICE"
         self._reformatter = VideoReformatter()
+        self._damage = Damage()
 
     @property
     def rate(self) -> Fraction | None:
@@ -132,6 +133,8 @@ class Decoder:
             return self.stream.decode(packet)
         except av.FFmpegError:
             self.tally.unreadable += counts
+            if packet is not None and counts:
+                self._damage.begins(packet.pts)
             if packet is not None and packet.dts in self.tally.pending_dts:
                 self.tally.pending_dts.remove(packet.dts)
                 heapq.heapify(self.tally.pending_dts)
@@ -140,8 +143,8 @@ class Decoder:
     def _note(self, packet: Packet[Stream]) -> None:
         self.tally.packets += 1
         self.tally.hidden += packet.is_discard
-        if packet.is_corrupt and packet.pts is not None:
-            self.tally.corrupt_pts.add(packet.pts)
+        if packet.is_corrupt:
+            self._damage.begins(packet.pts)
         if packet.dts is not None:
             self.tally.last_dts = max(self.tally.last_dts, packet.dts)
             if self._only_dts:
@@ -155,7 +158,7 @@ class Decoder:
     def _picture(self, frame: VideoFrame) -> Picture:
         start = self._start(frame)
         time_s = 0.0 if self.is_still else float(start - self._origin)
-        damaged = frame.is_corrupt or frame.pts in self.tally.corrupt_pts
+        damaged = self._damage.is_on(frame.pts, is_key=frame.key_frame, is_corrupt=frame.is_corrupt)
         return Picture(image=self._upright(frame), time_s=time_s, damaged=damaged)
 
     def _start(self, frame: VideoFrame) -> Fraction:

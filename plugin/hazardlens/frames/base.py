@@ -21,12 +21,14 @@ class Frame:
         index: 0-based number of the picture in its source.
         time_s: Presentation time in seconds, from the container or the camera clock.
         source: Name of the source, as written into records.
+        damaged: Whether its decoder marked it as corrupt, or it comes behind damage and ahead of the next key frame.
     """
 
     image: NDArray[np.uint8]
     index: int
     time_s: float
     source: str
+    damaged: bool = False
 
     @property
     def size_wh(self) -> tuple[int, int]:
@@ -42,7 +44,7 @@ class FrameAccount:
         expected: Frames that the header promises, or None where it promises nothing exact.
         read: Frames decoded and handed out.
         unreadable: Packets that the decoder refused.
-        damaged: Frames handed out although the decoder marked them as corrupt.
+        damaged: Frames handed out although they are damaged.
         ended_early: Whether the source stopped before the end that its header promises.
         reason: Why it counts as ended early, or None.
     """

@@ -107,7 +107,13 @@ class VideoFile(FrameReader):
             for index, picture in enumerate(pictures):
                 self._read += 1
                 self._damaged += picture.damaged
-                yield Frame(image=picture.image, index=index, time_s=picture.time_s, source=self.name)
+                yield Frame(
+                    image=picture.image,
+                    index=index,
+                    time_s=picture.time_s,
+                    source=self.name,
+                    damaged=picture.damaged,
+                )
             if not self._closed:
                 self._conclude()
         finally:

@@ -270,6 +270,7 @@ def frame_record(
         fields=copy.deepcopy(fields),
         confidence=sure,
         vlm=state,
+        damaged=frame.damaged,
     )
 
 

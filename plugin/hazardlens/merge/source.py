@@ -34,11 +34,19 @@ class SourceMerge:
         self._policy = AskPolicy(pipeline.ask, pipeline.zones)
         self._joiner = Joiner(schema=schema, rules=pipeline.rules, zones=pipeline.zones, max_age_s=pipeline.max_age_s)
         self._alerts = AlertWatch(pipeline, schema)
+        self._damaged_since_s: float | None = None
+
+    @property
+    def max_age_s(self) -> float:
+        """Video time for which an answer is carried on."""
+        return self._pipeline.max_age_s
 
     def question(
         self, frame: Frame, detections: Detections, *, may_ask: bool = True
     ) -> tuple[Detections, Question | None]:
         """Decide whether to ask about a frame.
+
+        A damaged one waits for one that is whole as one within `min_gap_s` waits, but not for longer than `max_age_s`.
 
         Args:
             frame: The frame.
@@ -48,6 +56,7 @@ class SourceMerge:
         Returns:
             The detections, those asked about first, and the question, or None where the frame is not asked about.
         """
+        may_ask = may_ask and not self._waits_for_a_whole_one(frame)
         trigger = self._policy.decide(frame, detections, may_ask=may_ask) if self._vlm is not None else ()
         if not trigger:
             return detections, None
@@ -122,6 +131,15 @@ class SourceMerge:
     def lost(self, frame: Frame, detections: Detections, reason: str) -> FrameRecord:
         """Make the record of a frame that shows nothing of its source; nothing is asked about it."""
         return self._joiner.lost(frame, detections, reason)
+
+    def _waits_for_a_whole_one(self, frame: Frame) -> bool:
+        """Whether a frame is damaged, and a whole one may still come in time."""
+        if not frame.damaged:
+            self._damaged_since_s = None
+            return False
+        if self._damaged_since_s is None or frame.time_s < self._damaged_since_s:
+            self._damaged_since_s = frame.time_s
+        return frame.time_s - self._damaged_since_s <= self._pipeline.max_age_s
 
     def end_alerts(self, why: str) -> tuple[dict[str, Any], ...]:
         """End the alerts that are under way, for nothing more will come, and tell them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from hazardlens.cameras.buffer import Arrival
 from hazardlens.cameras.reader import Reader
 from hazardlens.detect.base import Detections, Detector
 from hazardlens.frames.base import Frame
+from hazardlens.merge.clock import RESTART_S
 from hazardlens.merge.join import frame_record
 from hazardlens.merge.outcome import Outcome
 from hazardlens.merge.source import SourceMerge
@@ -21,6 +23,8 @@ from hazardlens.record import FrameRecord, VlmState
 from hazardlens.vlm.base import Answer, Question
 
 _log = logging.getLogger(__name__)
+_GAPS = 5.0
+"""A gap is this many times as long as the time between the two frames before it."""
 _SUPERSEDED = "never asked: a newer question took its place"
 
 
@@ -56,6 +60,9 @@ class LiveSource:
         self._lane = lane
         self._token = object()
         self._size_wh = (0, 0)
+        self._last_s: float | None = None
+        self._gap_s = math.inf
+        self._was_away = False
         self._first_id = self._last_id = 0
         self._asked_at: dict[int, str] = {}
         self._failing: set[str] = set()
@@ -65,6 +72,7 @@ class LiveSource:
         frame = self._blank(arrival)
         event = arrival.event
         self.has_ended = event is not None and event.state == "ended"
+        self._was_away |= event is not None and event.state in ("offline", "reconnecting")
         state = VlmState(status="source_lost", reason=event.reason if event is not None else None)
         if event is not None and event.state == "online":
             state = VlmState(status="skipped", reason="no frame: the camera is online")
@@ -83,7 +91,13 @@ class LiveSource:
             image = arrival.picture.decode()
         except Exception as error:  # noqa: BLE001 - a picture that cannot be decoded is a status, not the end
             return [self._failed("decoding", self._blank(arrival), arrival, error)]
-        frame = Frame(image=image, index=arrival.index, time_s=arrival.time_s, source=self.name)
+        frame = Frame(
+            image=image,
+            index=arrival.index,
+            time_s=arrival.time_s,
+            source=self.name,
+            damaged=arrival.picture.damaged,
+        )
         try:
             detections = self._detect(frame)
         except Exception as error:  # noqa: BLE001 - one frame that fails must not end a run of days
@@ -148,8 +162,8 @@ class LiveSource:
         )
 
     def _detect(self, frame: Frame) -> Detections:
-        """Detect and follow; where the size changes, tracks begin anew, with ids that were not there before."""
-        if frame.size_wh != self._size_wh:
+        """Detect and follow; in another scene tracks begin anew, with ids that were not there before."""
+        if self._is_another_scene(frame):
             self.forget()
             self._token = object()
             self._first_id = self._last_id
@@ -157,6 +171,18 @@ class LiveSource:
         (found,) = self._detector.detect([frame], stream=self._token)
         self.detected += 1
         return replace(found, track_id=self._renumbered(found.track_id))
+
+    def _is_another_scene(self, frame: Frame) -> bool:
+        """Whether what was followed has nothing to do with this frame: another size, or no answer still holds.
+
+        A tracker counts frames and not time, so behind a gap it may give somebody new the id of whoever stood there. A
+        camera that always takes its time between two frames has no gap.
+        """
+        gap_s = 0.0 if self._last_s is None else frame.time_s - self._last_s
+        usual_s, was_away = self._gap_s, self._was_away
+        self._last_s, self._gap_s, self._was_away = frame.time_s, gap_s or math.inf, False
+        has_gap = gap_s > max(self.merge.max_age_s, RESTART_S) and (was_away or gap_s > _GAPS * usual_s)
+        return has_gap or frame.size_wh != self._size_wh
 
     def _renumbered(self, ids: tuple[int | None, ...]) -> tuple[int | None, ...]:
         """Ids that go on rising where the tracker begins anew."""
@@ -182,7 +208,8 @@ class LiveSource:
     def _blank(self, arrival: Arrival) -> Frame:
         width, height = self._size_wh
         image = np.broadcast_to(np.uint8(0), (height, width, 3))
-        return Frame(image=image, index=arrival.index, time_s=arrival.time_s, source=self.name)
+        damaged = arrival.picture is not None and arrival.picture.damaged
+        return Frame(image=image, index=arrival.index, time_s=arrival.time_s, source=self.name, damaged=damaged)
 
 
 def _stamped(record: FrameRecord, at: str | None) -> FrameRecord:

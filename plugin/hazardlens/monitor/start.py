@@ -109,6 +109,7 @@ def start(
             on_alert=on_alert,
             keep=settings.keep_evidence,
             rotate_bytes=rotate_bytes,
+            keep_files=settings.keep_files,
             patience_s=_PATIENCE_S,
             demo=bool(parts.demo_models),
         )

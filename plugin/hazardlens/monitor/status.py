@@ -11,6 +11,7 @@ from hazardlens.cameras.clock import spelled
 if TYPE_CHECKING:
     from hazardlens.monitor.running import Running
     from hazardlens.monitor.source import LiveSource
+    from hazardlens.outputs.alerts import Alerts
 
 
 def status(run: Running, *, complete: bool | None = None) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def status(run: Running, *, complete: bool | None = None) -> dict[str, Any]:
         "complete": complete,
         "sources": {source.name: _source(source) for source in run.sources},
         "vlm": _vlm(run),
-        "alerts": None if run.alerts is None else {"begun": run.alerts.begun, "ended": run.alerts.ended},
+        "alerts": None if run.alerts is None else _alerts(run.alerts),
         "standing_still": None if standing is None else {"stage": standing[0], "seconds": round(standing[1], 1)},
         "stalls": dict(run.stages.stalls),
         "output_failures": dict(run.outputs.failures),
@@ -50,6 +51,15 @@ def _source(source: LiveSource) -> dict[str, Any]:
         "clock_jumps": reader.clock_jumps,
         "connections": reader.connections,
         "questions": {**source.answers, "superseded": source.superseded},
+    }
+
+
+def _alerts(alerts: Alerts) -> dict[str, Any]:
+    return {
+        "begun": alerts.begun,
+        "ended": alerts.ended,
+        "evidence_lost": alerts.evidence_lost,
+        "told": alerts.told,
     }
 
 

@@ -74,7 +74,7 @@ class Watchdog:
         stuck = held_s is not None and held_s > self._settings.question_timeout_s + self._settings.stall_s
         if stuck and not self._vlm_told:
             self._run.stages.stalls["vlm"] += 1
-            _log.warning("stands still: the VLM, for %.0f s; nothing is asked until it lets go", held_s)
+            _log.warning("stands still: the VLM, for %.0f s; the question it holds has no other in its place", held_s)
         self._vlm_told = stuck
 
     def _work(self) -> None:

@@ -36,6 +36,7 @@ class Alerts(Output):
         on_alert: Told of each alert, in the run's own thread, or None.
         keep: Alerts whose evidence is kept, or None for all.
         rotate_bytes: Size at which `alerts.jsonl` is put aside, or None for never.
+        keep_files: Files of lines kept, the one being written included.
         patience_s: Time that the end of the run gives to videos, and to the command and the webhook, each.
         demo: Whether pictures and videos are marked as made by demo models.
 
@@ -58,6 +59,7 @@ class Alerts(Output):
         on_alert: OnAlert | None = None,
         keep: int | None = None,
         rotate_bytes: int | None = None,
+        keep_files: int = 1,
         patience_s: float | None = None,
         demo: bool = False,
     ) -> None:
@@ -65,7 +67,9 @@ class Alerts(Output):
         self.begun = self.ended = 0
         self._on_alert = on_alert
         self._patience_s = patience_s
-        self.lines = RotatingLines(folder / ALERTS, rotate_bytes=rotate_bytes, keep=20) if folder is not None else None
+        self.lines: RotatingLines | None = None
+        if folder is not None:
+            self.lines = RotatingLines(folder / ALERTS, rotate_bytes=rotate_bytes, keep=keep_files)
         self._failing = False
         self._evidence: Evidence | None = None
         if folder is not None and settings.evidence is not None:
@@ -73,6 +77,16 @@ class Alerts(Output):
                 folder / EVIDENCE, settings=settings.evidence, pipeline=pipeline, schema=schema, keep=keep, demo=demo
             )
         self._notifier = Notifier(settings)
+
+    @property
+    def evidence_lost(self) -> int:
+        """Pictures and videos that could not be kept."""
+        return self._evidence.lost if self._evidence is not None else 0
+
+    @property
+    def told(self) -> dict[str, dict[str, int]]:
+        """For the command and the webhook, where there is one: alerts that wait, and that could not be handed over."""
+        return self._notifier.counts
 
     def write(self, outcome: Outcome) -> None:
         """Take in the next record."""

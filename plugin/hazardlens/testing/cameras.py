@@ -53,6 +53,7 @@ class FakeCamera(Camera):
         size_wh: Width and height in pixels, or a function of the session's number.
         stamped: Whether pictures have times of their own, from a thousand seconds on.
         ends: Whether the last session is an end, and not a loss that lasts.
+        damaged: Whether the picture of a number is damaged.
         clock: The clock.
     """
 
@@ -65,6 +66,7 @@ class FakeCamera(Camera):
         size_wh: tuple[int, int] | Callable[[int], tuple[int, int]] = (64, 48),
         stamped: bool = True,
         ends: bool = True,
+        damaged: Callable[[int], bool] = lambda number: False,
         clock: Clock | None = None,
     ) -> None:
         self.name = name
@@ -75,6 +77,7 @@ class FakeCamera(Camera):
         self._size_wh = size_wh
         self._stamped = stamped
         self._ends = ends
+        self._damaged = damaged
         self._clock = clock or Clock()
         self._given = 0
 
@@ -99,7 +102,8 @@ class FakeCamera(Camera):
             stamp = 1000.0 + place / (self._fps or 10.0) if self._stamped else None
             number = self._given % (MAX_NUMBER + 1)
             self._given += 1
-            yield Picture(stamp_s=stamp, decode=functools.partial(number_image, number, size_wh))
+            decode = functools.partial(number_image, number, size_wh)
+            yield Picture(stamp_s=stamp, decode=decode, damaged=self._damaged(number))
 
 
 class _FakeFeed(Feed):
@@ -111,7 +115,9 @@ class _FakeFeed(Feed):
         self.note = f"{size_wh[0]}x{size_wh[1]}"
 
     def pictures(self, stop: threading.Event) -> Iterator[Picture]:
-        yield from self._camera._pictures(self._count, self._size_wh, stop)
+        for picture in self._camera._pictures(self._count, self._size_wh, stop):
+            self.damaged += picture.damaged
+            yield picture
         if not self._last and not stop.is_set():
             raise CameraLost("the fake camera broke off")
 
