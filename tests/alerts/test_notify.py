@@ -17,6 +17,7 @@ from hazardlens.alerts.notify import Notifier
 from hazardlens.errors import PipelineError
 from hazardlens.pipeline import AlertSettings, Pipeline
 from tests.monitor.test_lane import eventually
+from tests.threads import left
 
 ALERT = {"id": "fire-1", "rule": "fire", "state": "began", "why": "Rauch über dem Tor"}
 
@@ -101,11 +102,12 @@ def test_an_absent_webhook_and_a_command_that_fails_or_hangs(caplog: pytest.LogC
 
 
 def test_closing_does_not_wait_for_who_takes_long(caplog: pytest.LogCaptureFixture) -> None:
-    notifier = Notifier(AlertSettings(command=["sleep", "5"]))
+    notifier = Notifier(AlertSettings(command=["sleep", "1"]))
     for _ in range(3):
         notifier.tell(ALERT)
-    notifier.close(0.2)
+    notifier.close(0.1)
     assert "3 alerts were not handed" in caplog.text, "it has waited for the first"
+    eventually(lambda: left() == [])
 
 
 def test_a_webhook_that_hangs_does_not_hold_up_the_command_nor_the_reverse(tmp_path: Path) -> None:
@@ -120,13 +122,14 @@ def test_a_webhook_that_hangs_does_not_hold_up_the_command_nor_the_reverse(tmp_p
         assert notifier.counts["webhook"] == {"waiting": 3, "failed": 0} or len(got) > 1
         notifier.close(0.0)
     with webhook([204]) as (url, got):
-        notifier = Notifier(AlertSettings(webhook=url, command=["sleep", "30"]))
+        notifier = Notifier(AlertSettings(webhook=url, command=["sleep", "30"], notify_timeout_s=2))
         for _ in range(3):
             notifier.tell(ALERT)
         eventually(lambda: notifier.counts["webhook"]["waiting"] == 0)
         assert len(got) == 3
         assert notifier.counts["command"] == {"waiting": 3, "failed": 0}
         notifier.close(0.0)
+    eventually(lambda: left() == [])
 
 
 def test_a_webhook_that_answers_bit_by_bit_is_over_its_time_limit(caplog: pytest.LogCaptureFixture) -> None:

@@ -120,7 +120,8 @@ def check(folder: Path, status: dict, frames: int) -> None:
     assert source["frames_dropped"] == 0
     assert source["connections"] == frames // SESSION
     assert source["questions"] == {"ok": frames // FPS // 2, "superseded": 0}
-    assert status["alerts"] == {"begun": frames // PERIOD, "ended": frames // PERIOD}
+    alerts = frames // PERIOD
+    assert status["alerts"] == {"begun": alerts, "ended": alerts, "evidence_lost": 0, "told": {}}
     assert status["output_failures"] == {}
     assert len(list((folder / "evidence").glob("*.jpg"))) <= 20
     assert len(list(folder.glob("records*.jsonl"))) <= 3
