@@ -18,9 +18,12 @@ import torch
 from numpy.typing import NDArray
 
 from drawn_site.dataset import read_scene, write_dataset
-from drawn_site.rules import Truth
+from drawn_site.rules import SEVERITIES, Truth
 from drawn_site.seeds import HELD_OUT
+from hazardlens.demo.clips import shipped_clip
+from hazardlens.demo.comparison import compare
 from hazardlens.detect.yolo import YoloDetector
+from hazardlens.video import process
 from hazardlens.vlm.calibration import Temperatures
 from hazardlens.vlm.local import CONFIDENCE_TEMPERATURE, LocalVlm
 from site_vlm.examples import VIEW
@@ -29,6 +32,7 @@ from site_vlm.measure import PromptOnly, Scores, Sight, calibration_errors, meas
 WAYS = ("true boxes", "detected boxes", "blank picture", "prompt only")
 """What the model is given; the last two tell what it says without looking."""
 
+_SOON_S = 1.5
 _MODELS = Path(__file__).parents[1] / "models"
 
 
@@ -57,6 +61,7 @@ def main() -> None:
             "before": calibration_errors(judgements, Temperatures({at: 1 / own for at, own in temperatures.items()})),
             "after": calibration_errors(judgements, Temperatures(1.0)),
         },
+        "clip": _clip(options.model),
     }
     text = json.dumps(figures, indent=2)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -70,6 +75,22 @@ def _ask(model: Path, weights: Path, folder: Path, seeds: range, way: str) -> Sc
     vlm = kind(model, device="cpu", view=VIEW)
     sight: Sight = "blank" if way == "blank picture" else "picture"
     return measure(vlm, _scenes(folder, seeds), detector=detector, sight=sight)
+
+
+def _clip(model: Path) -> dict[str, float | int]:
+    """The bundled clip from end to end, in shares of 0 to 1 and counts."""
+    shipped = shipped_clip()
+    with process(shipped.video, pipeline="demo", overrides={"vlm.model": str(model)}) as run:
+        records = [record.to_dict() for record in run]
+    compared = compare(records, shipped.truth(), severities=SEVERITIES)
+    delays = [row.after_s for row in compared.rows if row.after_s is not None]
+    return {
+        "hazards": len(compared.rows),
+        "reported": len(delays),
+        "reported within 1.5 s": sum(delay <= _SOON_S for delay in delays),
+        "calm frames asked": compared.calm_asked,
+        "calm": round(compared.calm_right / max(1, compared.calm_asked), 4),
+    }
 
 
 def _scenes(folder: Path, seeds: range) -> Iterator[tuple[NDArray[np.uint8], Truth]]:

@@ -22,7 +22,7 @@ from drawn_site.dataset import read_image, read_scene, write_dataset
 from drawn_site.rules import Truth
 from drawn_site.seeds import TRAINING
 from hazardlens.vlm.prompt import prompt_text
-from site_vlm.answers import Answers, make_lessons
+from site_vlm.answers import Answers, begin_connector, make_lessons
 from site_vlm.architecture import build_model, build_processor, train_tokenizer
 from site_vlm.batches import VERDICTS, squeeze
 from site_vlm.examples import VIEW, make_example, spelled
@@ -76,10 +76,12 @@ def main() -> None:
     processor, model = build_processor(words), build_model(words)
     print(f"{sum(p.numel() for p in model.parameters()) / 1e6:.2f}M parameters, {len(words)} tokens", flush=True)
     scenes = Scenes(folder, seeds, processor)
-    Tower(model, scenes, steps=TOWER_STEPS, folder=options.out).run()
+    tower = Tower(model, scenes, steps=TOWER_STEPS, folder=options.out)
+    tower.run()
     lessons = list(make_lessons(model, processor, scenes, versions=VERSIONS))
     del scenes
     print(f"{len(lessons)} lessons", flush=True)
+    begin_connector(model, tower.heads, lessons)
     Answers(model, processor, lessons, steps=STEPS, folder=options.out).run()
 
 

@@ -112,7 +112,7 @@ def test_the_language_model_learns_from_what_the_whole_model_sees(
     assert lessons[0].truth != lessons[3].truth
     example = examples.make_example(known[0][0], known[0][2], random.Random("0 0"))
     phase = answers.Answers(model, processor, lessons[:1] * 16, steps=1, folder=tmp_path)
-    batch = phase._batch(0)
+    batch = phase._batch(answers.LOOK)
     pixels = make_pictures([example], [known[0][1]]).pixels
     with torch.inference_mode():
         logits = model(**batch.words.inputs, pixel_values=pixels.repeat(16, 1, 1, 1, 1)).logits[:, :-1]
@@ -161,6 +161,7 @@ def test_a_training_that_was_stopped_goes_on_where_it_was(
     scenes: list[Scene], processor: Idefics3Processor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(training, "BATCH", 2)
+    monkeypatch.setattr(answers, "LOOK", 1)
     known = [(image, squeeze(image, processor), truth) for image, truth in scenes]
 
     def weights(folder: Path, *lengths: int) -> torch.Tensor:

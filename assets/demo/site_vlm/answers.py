@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,13 +15,17 @@ from transformers import Idefics3ForConditionalGeneration, Idefics3Processor
 
 from drawn_site.rules import ThingTruth, Truth
 
-from .architecture import save
+from .architecture import SCALE, save
 from .batches import HAZARDS, IGNORE, Words, make_pictures, make_words, prompt_tokens
 from .examples import answer, make_example
-from .tower import Scenes, see, turned
+from .tower import Heads, Scenes, see, turned
 from .training import BATCH, Order, Phase
 
-_HEADS_WEIGHT = 1.0
+_HEAD_WEIGHT = 2.0
+LOOK = 400
+"""So many steps at first are for the head alone: what learns to look and to write at once learns to write without."""
+_SAMPLE = 256
+"""Lessons from which the scale of what the connector says is taken."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +80,28 @@ class Asked:
     """Where each prompt ends, (B,)."""
 
 
+def begin_connector(model: Idefics3ForConditionalGeneration, heads: Heads, lessons: Sequence[Lesson]) -> None:
+    """Let the connector begin with what the tower's heads know, as large as the embeddings of words.
+
+    Its first outputs are those of the heads for a cell, and those for patches, summed in each quarter of the cell; so
+    that the language model need not find out again what the tower has learned to tell.
+    """
+    weight = model.model.connector.modality_projection.proj.weight
+    rows = [head.weight for head in heads.cell.values()]
+    half = SCALE // 2
+    for head in heads.patch.values():
+        for row, column in itertools.product((0, half), (0, half)):
+            block = head.weight.new_zeros(len(head.weight), SCALE, SCALE, head.weight.shape[1])
+            block[:, row : row + half, column : column + half] = head.weight[:, None, None]
+            rows.append(block.flatten(1))
+    known = torch.cat(rows)
+    with torch.no_grad():
+        weight[: len(known)] = known
+        said = model.model.connector(torch.cat([lesson.seen for lesson in lessons[:_SAMPLE]]).float())
+        scale = model.get_input_embeddings().weight.std() / said.flatten(0, 1).std(dim=0)
+        weight *= scale[:, None]
+
+
 class Answers(Phase[Asked]):
     """Trains all but the vision tower to answer.
 
@@ -103,7 +130,7 @@ class Answers(Phase[Asked]):
         chosen = [(self._lessons[k], rng) for k, rng in self._order(step)]
         words = make_words(
             [lesson.prompt for lesson, _ in chosen],
-            [answer(lesson.truth, lesson.things, rng) for lesson, rng in chosen],
+            [answer(lesson.truth, lesson.things, rng) if step >= LOOK else None for lesson, rng in chosen],
             self._processor.tokenizer,
         )
         return Asked(
@@ -122,16 +149,15 @@ class Answers(Phase[Asked]):
         hidden = self._language(
             inputs_embeds=embeds, attention_mask=batch.words.inputs["attention_mask"], use_cache=False
         ).last_hidden_state
-        present = functional.binary_cross_entropy_with_logits(
+        present = _HEAD_WEIGHT * functional.binary_cross_entropy_with_logits(
             self._head(hidden[torch.arange(len(ids)), batch.ends]), batch.present
         )
         labels, weights = batch.words.labels[:, 1:], batch.words.weights[:, 1:]
         asked = labels != IGNORE
+        if not asked.any():
+            return {"present": present}
         said = functional.cross_entropy(self._model.lm_head(hidden[:, :-1][asked]), labels[asked], reduction="none")
-        return {
-            "answer": (said * weights[asked]).sum() / weights[asked].sum(),
-            "present": _HEADS_WEIGHT * present,
-        }
+        return {"answer": (said * weights[asked]).sum() / weights[asked].sum(), "present": present}
 
     def _kept(self) -> None:
         save(self._model, self._processor, self._folder / "model")

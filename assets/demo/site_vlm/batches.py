@@ -116,18 +116,18 @@ def make_pictures(examples: Sequence[Example], wholes: Sequence[NDArray[np.uint8
 
 
 def make_words(
-    prompts: Sequence[list[int]], answers: Sequence[dict[str, Any]], tokenizer: PreTrainedTokenizerFast
+    prompts: Sequence[list[int]], answers: Sequence[dict[str, Any] | None], tokenizer: PreTrainedTokenizerFast
 ) -> Words:
     """Prompts with their answers.
 
     Args:
         prompts: As `prompt_tokens` makes them.
-        answers: The right answers.
+        answers: The right answers; None for a prompt alone.
         tokenizer: The model's.
     """
     rows = []
     for prompt, answer in zip(prompts, answers, strict=True):
-        ids, weights = _answer_tokens(answer, tokenizer)
+        ids, weights = ([], []) if answer is None else _answer_tokens(answer, tokenizer)
         rows.append((prompt + ids, [0.0] * len(prompt) + weights))
     length = max(len(ids) for ids, _ in rows)
     input_ids = torch.tensor([ids + [tokenizer.pad_token_id] * (length - len(ids)) for ids, _ in rows])

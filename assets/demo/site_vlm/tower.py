@@ -45,8 +45,8 @@ class Tower(Phase[Pictures]):
 
     def __init__(self, model: Idefics3ForConditionalGeneration, scenes: Scenes, *, steps: int, folder: Path) -> None:
         self._tower, self._scenes = model.model.vision_model, scenes
-        self._heads = _Heads(model.config.vision_config.hidden_size)
-        learning = nn.ModuleDict({"tower": self._tower, "heads": self._heads})
+        self.heads = Heads(model.config.vision_config.hidden_size)
+        learning = nn.ModuleDict({"tower": self._tower, "heads": self.heads})
         super().__init__(learning, steps=steps, checkpoint=folder / "tower.pt")
         self._order = Order([0] * len(scenes))
 
@@ -61,7 +61,7 @@ class Tower(Phase[Pictures]):
         return make_pictures(examples, wholes)
 
     def _losses(self, batch: Pictures) -> dict[str, torch.Tensor]:
-        patch, cell = self._heads(see(self._tower, batch), batch)
+        patch, cell = self.heads(see(self._tower, batch), batch)
         return {"patch": patch, "cell": cell}
 
 
@@ -80,7 +80,7 @@ def see(tower: nn.Module, batch: Pictures) -> torch.Tensor:
     return seen
 
 
-class _Heads(nn.Module):  # type: ignore[misc]
+class Heads(nn.Module):  # type: ignore[misc]
     """Linear heads on the vision tower's patches."""
 
     def __init__(self, width: int) -> None:
