@@ -91,6 +91,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "unpacked"
 
 
+def test_the_wheel_is_small(wheel: Path) -> None:
+    (packed,) = wheel.parent.glob("hazardlens-*.whl")
+    assert packed.stat().st_size < 40_000_000
+
+
 def test_the_wheel_brings_its_data_and_finds_it(wheel: Path) -> None:
     for kind, name in (("schemas", "hazard.json"), ("schemas", "record.json"), ("pipelines", "site.yaml")):
         assert (wheel / "hazardlens" / "data" / kind / name).read_bytes() == (ROOT / kind / name).read_bytes()

@@ -55,12 +55,15 @@ def test_command(place: Path, environment: dict[str, str], number: int) -> None:
         assert made == {"records.jsonl", "status.json"}
         assert "ended" in run.stdout
     if number == 0:
+        assert "These models know drawn scenes only" in run.stdout
+    if number == 2:
         made = {path.name for path in (place / "hazardlens-out" / "my video").iterdir()}
         assert made == {"records.jsonl", "annotated.mp4", "summary.json"}
 
 
-def test_the_first_command_is_the_main_job_and_the_second_the_tests() -> None:
-    assert "hazardlens process" in COMMANDS[0]
+def test_the_first_command_is_the_demo_the_second_the_tests_the_third_the_main_job() -> None:
+    assert COMMANDS[0].endswith(".venv/bin/hazardlens demo")
+    assert "hazardlens process" in COMMANDS[2]
     assert COMMANDS[1].endswith(".venv/bin/pytest")
     command = ["bash", "-euc", without_install(COMMANDS[1]) + " --collect-only -q tests/test_package.py"]
     place = {"cwd": ROOT, "capture_output": True, "text": True}

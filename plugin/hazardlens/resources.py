@@ -16,7 +16,7 @@ from hazardlens.errors import InputError
 Kind = Literal["pipelines", "schemas", "assets"]
 """The folders that are shipped."""
 
-WITHOUT_WEIGHTS = "To see a detector work without, on drawn scenes: --pipeline demo --vlm none."
+WITHOUT_WEIGHTS = "To see hazardlens work without any, on drawn scenes: hazardlens demo."
 """Advice where weights cannot be had."""
 
 _SUFFIXES: dict[Kind, str] = {"pipelines": ".yaml", "schemas": ".json", "assets": ""}

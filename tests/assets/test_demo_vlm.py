@@ -30,6 +30,7 @@ from site_vlm.measure import PromptOnly, measure  # noqa: E402
 MODEL = data_path("assets", "models/demo-vlm")
 CARD = MODEL.with_name("demo-vlm.md")
 CLIP = data_path("assets", "demo/site.mp4")
+PAINTED_OUT: tuple[Hazard, ...] = ("fire", "smoke", "spill", "person_down", "missing_ppe")
 SAMPLE = HELD_OUT[7:1447:12]
 
 
@@ -124,18 +125,14 @@ def painted_out(kind: Hazard, count: int) -> Iterator[tuple[Scene, Scene]]:
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [
-        "fire",
-        "person_down",
-        *(pytest.param(kind, marks=pytest.mark.full) for kind in ("smoke", "spill", "missing_ppe")),
-    ],
+    ("kind", "count"),
+    [("fire", 3), *(pytest.param(kind, 6, marks=pytest.mark.full) for kind in PAINTED_OUT)],
 )
-def test_a_hazard_that_is_painted_out_changes_the_answer(vlm: LocalVlm, kind: Hazard) -> None:
-    answers = [(hazard(vlm, *drawn(scene)), hazard(vlm, *drawn(calm))) for scene, calm in painted_out(kind, 6)]
+def test_a_hazard_that_is_painted_out_changes_the_answer(vlm: LocalVlm, kind: Hazard, count: int) -> None:
+    answers = [(hazard(vlm, *drawn(scene)), hazard(vlm, *drawn(calm))) for scene, calm in painted_out(kind, count)]
     seen = [(said, without) for said, without in answers if said == kind]
-    assert len(seen) >= 3, answers
-    assert sum(without != kind for _, without in seen) >= len(seen) - 1, answers
+    assert len(seen) >= count / 2, answers
+    assert sum(without != kind for _, without in seen) >= len(seen) - count // 6, answers
 
 
 @pytest.mark.full

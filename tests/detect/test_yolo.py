@@ -143,7 +143,7 @@ def test_weights_that_cannot_be_fetched_say_what_was_tried_and_what_will_do(
         "shipped models",
         "downloads",
         "path of a model file",
-        "--pipeline demo --vlm none",
+        "hazardlens demo",
     ):
         assert part in caught.value.help
 

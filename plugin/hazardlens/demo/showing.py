@@ -89,8 +89,10 @@ def _tell(clip: Clip, console: Console, summary: Summary, folder: VideoFolder) -
 
 
 def _table(comparison: Comparison) -> Table:
-    table = Table(box=box.SIMPLE, title="what is true, and what was reported", title_justify="left")
-    for column in ("time", "true hazard", "severity", "reported", "reported as"):
+    table = Table(
+        box=box.SIMPLE_HEAD, title="what is true, and what was reported", title_justify="left", pad_edge=False
+    )
+    for column in ("time", "true hazard", "severity", "reported after", "as"):
         table.add_column(column, justify="right" if column == "time" else "left", no_wrap=True)
     for row in comparison.rows:
         table.add_row(*_cells(row))
@@ -102,7 +104,7 @@ def _cells(row: EventRow) -> tuple[str, ...]:
     if row.after_s is None:
         return time, row.hazard, row.severity, "[red]missed[/red]", "-"
     sure = "" if row.sure is None else f", {row.sure:.0%} sure"
-    return time, row.hazard, row.severity, f"after {row.after_s:.1f} s{sure}", row.reported_severity or "-"
+    return time, row.hazard, row.severity, f"{row.after_s:.1f} s{sure}", row.reported_severity or "-"
 
 
 def _calm(comparison: Comparison) -> str:
