@@ -146,7 +146,7 @@ def server(chosen: argparse.Namespace, folder: Path) -> Iterator[tuple[str, str]
     if chosen.base_url is not None:
         yield chosen.base_url, chosen.name
     elif chosen.model is not None:
-        with vllm(chosen.model, folder / "vllm.log", context=4096) as base_url:
+        with vllm(chosen.model, folder / "vllm.log") as base_url:
             yield base_url, NAME
     else:
         with fake_server(ANSWER_S) as base_url:
