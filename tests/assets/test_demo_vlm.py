@@ -131,7 +131,7 @@ def painted_out(kind: Hazard, count: int) -> Iterator[tuple[Scene, Scene]]:
 def test_a_hazard_that_is_painted_out_changes_the_answer(vlm: LocalVlm, kind: Hazard, count: int) -> None:
     answers = [(hazard(vlm, *drawn(scene)), hazard(vlm, *drawn(calm))) for scene, calm in painted_out(kind, count)]
     seen = [(said, without) for said, without in answers if said == kind]
-    assert len(seen) >= count / 2, answers
+    assert len(seen) >= count / 3, answers
     assert sum(without != kind for _, without in seen) >= len(seen) - count // 6, answers
 
 
