@@ -119,7 +119,7 @@ class Alerts(Output):
             return None
         try:
             result = act(self._evidence, *given, **more)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 - an alert without evidence is better than none
             level = logging.DEBUG if self._failing else logging.WARNING
             self._failing = True
             self._evidence.lost += 1
