@@ -25,7 +25,7 @@ from hazardlens.vlm.prompt import prompt_text, show
 
 asset_package("site_detector")
 asset_package("site_vlm")
-from site_vlm import answers, architecture, examples, measure, tower, training  # noqa: E402
+from site_vlm import answers, architecture, examples, looking, measure, tower, training  # noqa: E402
 from site_vlm.batches import (  # noqa: E402
     HAZARDS,
     IGNORE,
@@ -99,6 +99,24 @@ def test_what_is_worst_counts_most(scenes: list[Scene], processor: Idefics3Proce
     weights = dict(zip(pieces, words.weights[0, 3:].tolist(), strict=True))
     first, *_, last = (piece for piece in pieces if piece.rstrip().endswith("."))
     assert weights[first] > weights[last] == weights["fire"] > weights['", "severity": "']
+
+
+def test_the_heads_look_where_an_object_has_been_read(scenes: list[Scene], processor: Idefics3Processor) -> None:
+    lessons, lines = [], []
+    for image, truth in scenes[:6]:
+        example = examples.make_example(image, truth, random.Random(2))
+        lessons.append((prompt_tokens(example, processor), example.things, truth))
+        told = prompt_text(example.question, examples.VIEW).splitlines()
+        lines += [line for line in told if line.startswith("- ")]
+    seen = looking.look(lessons, processor.tokenizer)
+    assert len(seen.lines) == len(lines) == sum(len(things) for _, things, _ in lessons)
+    for (k, place), line in zip(seen.lines.tolist(), lines, strict=True):
+        assert line in processor.tokenizer.decode(lessons[k][0][: place + 1])
+        assert line not in processor.tokenizer.decode(lessons[k][0][:place])
+    for k, (_, _, truth) in enumerate(lessons):
+        hazards = {HAZARDS[1 + at] for at in seen.present[k].nonzero().flatten().tolist()}
+        assert truth.verdict.hazard in (hazards or {"none"})
+        assert claims(truth)[-1].workers == int(seen.workers[k])
 
 
 def test_the_language_model_learns_from_what_the_whole_model_sees(

@@ -11,6 +11,7 @@ from hazardlens.merge.lane import Lane, answer
 from hazardlens.schema import FieldSchema
 from hazardlens.testing import FakeVlm, FunctionVlm
 from hazardlens.vlm.base import Question, Reply, Shown, View, Vlm
+from hazardlens.vlm.prompt import show
 
 SCHEMA = FieldSchema.load("hazard")
 VALID = '{"notes": "Nothing of note.", "hazard": "none", "severity": "none", "detections": []}'
@@ -188,9 +189,9 @@ def test_a_lane_can_be_ended_from_its_own_thread() -> None:
     future.add_done_callback(finish)
     gate.set()
     assert future.result(10).status == "ok"
-    (worker,) = lane._workers
-    worker.join(10)
-    assert not worker.is_alive()
+    for worker in lane._workers:
+        worker.join(10)
+    assert not any(worker.is_alive() for worker in lane._workers)
     assert own == [True]
     assert not lane.is_own_thread
 
@@ -205,6 +206,43 @@ def test_a_lane_asks_as_many_questions_at_once_as_its_vlm_takes() -> None:
     assert [future.result(10).status for future in futures] == ["ok"] * 6
     lane.close()
     assert not any(worker.is_alive() for worker in lane._workers)
+
+
+def test_the_next_pictures_are_made_ready_while_the_vlm_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, ready, asked = threading.Event(), threading.Event(), list[int]()
+
+    def show_and_tell(one: Question, view: View) -> Shown:
+        if one.frame.index == 2:
+            ready.set()
+        return show(one, view)
+
+    def say(one: Question) -> str:
+        asked.append(one.frame.index)
+        return VALID if gate.wait(10) else ""
+
+    monkeypatch.setattr("hazardlens.merge.lane.show", show_and_tell)
+    lane = Lane(FunctionVlm(say))
+    futures = [lane.ask(question(index)) for index in range(3)]
+    assert ready.wait(10)
+    assert asked == [0]
+    gate.set()
+    assert [future.result(10).status for future in futures] == ["ok"] * 3
+    assert asked == [0, 1, 2]
+    lane.close()
+
+
+def test_a_picture_that_cannot_be_made_ready_is_an_error_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def show_some(one: Question, view: View) -> Shown:
+        if one.frame.index == 0:
+            raise ValueError("no such picture")
+        return show(one, view)
+
+    monkeypatch.setattr("hazardlens.merge.lane.show", show_some)
+    lane = Lane(FunctionVlm(lambda q: VALID))
+    first, second = lane.ask(question(0)).result(10), lane.ask(question(1)).result(10)
+    assert (first.status, first.reason, first.fields) == ("error", "ValueError: no such picture", None)
+    assert second.status == "ok"
+    lane.close()
 
 
 @pytest.mark.parametrize("end", ["timeout", "error", "skipped"])

@@ -16,14 +16,14 @@ from transformers import Idefics3ForConditionalGeneration, Idefics3Processor
 from drawn_site.rules import ThingTruth, Truth
 
 from .architecture import SCALE, save
-from .batches import HAZARDS, IGNORE, Words, make_pictures, make_words, prompt_tokens
+from .batches import IGNORE, Words, make_pictures, make_words, prompt_tokens
 from .examples import answer, make_example
+from .looking import Looked, LookingHeads, look
 from .tower import Heads, Scenes, see, turned
 from .training import BATCH, Order, Phase
 
-_HEAD_WEIGHT = 2.0
 LOOK = 400
-"""So many steps at first are for the head alone: what learns to look and to write at once learns to write without."""
+"""So many steps at first are for the heads alone: what learns to look and to write at once learns to write without."""
 _SAMPLE = 256
 """Lessons from which the scale of what the connector says is taken."""
 
@@ -74,10 +74,7 @@ class Asked:
     words: Words
     seen: torch.Tensor
     """The tower's output for all pictures, (pictures, 256, width)."""
-    present: torch.Tensor
-    """Whether each hazard but `none` is in each scene, (B, hazards - 1)."""
-    ends: torch.Tensor
-    """Where each prompt ends, (B,)."""
+    looked: Looked
 
 
 def begin_connector(model: Idefics3ForConditionalGeneration, heads: Heads, lessons: Sequence[Lesson]) -> None:
@@ -105,7 +102,7 @@ def begin_connector(model: Idefics3ForConditionalGeneration, heads: Heads, lesso
 class Answers(Phase[Asked]):
     """Trains all but the vision tower to answer.
 
-    A head that is dropped after it says at the end of the prompt which hazards there are, before a word is written.
+    Heads that are dropped after it say what is seen before a word is written.
 
     Args:
         model: The model, its tower finished.
@@ -121,8 +118,8 @@ class Answers(Phase[Asked]):
     ) -> None:  # fmt: skip
         self._model, self._processor, self._lessons, self._folder = model, processor, lessons, folder
         self._connector, self._language = model.model.connector, model.model.text_model
-        self._head = nn.Linear(model.config.text_config.hidden_size, len(HAZARDS) - 1)
-        learning = nn.ModuleDict({"connector": self._connector, "language": self._language, "head": self._head})
+        self._heads = LookingHeads(model.config.text_config.hidden_size)
+        learning = nn.ModuleDict({"connector": self._connector, "language": self._language, "heads": self._heads})
         super().__init__(learning, steps=steps, checkpoint=folder / "answers.pt")
         self._order = Order([len(lesson.prompt) for lesson in lessons])
 
@@ -136,8 +133,9 @@ class Answers(Phase[Asked]):
         return Asked(
             words=words,
             seen=torch.cat([lesson.seen for lesson, _ in chosen]).float(),
-            present=torch.tensor([_present(lesson.truth) for lesson, _ in chosen]),
-            ends=torch.tensor([len(lesson.prompt) - 1 for lesson, _ in chosen]),
+            looked=look(
+                [(lesson.prompt, lesson.things, lesson.truth) for lesson, _ in chosen], self._processor.tokenizer
+            ),
         )
 
     def _losses(self, batch: Asked) -> dict[str, torch.Tensor]:
@@ -149,22 +147,13 @@ class Answers(Phase[Asked]):
         hidden = self._language(
             inputs_embeds=embeds, attention_mask=batch.words.inputs["attention_mask"], use_cache=False
         ).last_hidden_state
-        present = _HEAD_WEIGHT * functional.binary_cross_entropy_with_logits(
-            self._head(hidden[torch.arange(len(ids)), batch.ends]), batch.present
-        )
+        losses: dict[str, torch.Tensor] = self._heads(hidden, batch.looked)
         labels, weights = batch.words.labels[:, 1:], batch.words.weights[:, 1:]
         asked = labels != IGNORE
-        if not asked.any():
-            return {"present": present}
-        said = functional.cross_entropy(self._model.lm_head(hidden[:, :-1][asked]), labels[asked], reduction="none")
-        return {"answer": (said * weights[asked]).sum() / weights[asked].sum(), "present": present}
+        if asked.any():
+            said = functional.cross_entropy(self._model.lm_head(hidden[:, :-1][asked]), labels[asked], reduction="none")
+            losses["answer"] = (said * weights[asked]).sum() / weights[asked].sum()
+        return losses
 
     def _kept(self) -> None:
         save(self._model, self._processor, self._folder / "model")
-
-
-def _present(truth: Truth) -> list[float]:
-    verdicts = [effect.verdict for effect in truth.effects]
-    verdicts += [verdict for thing in truth.things for verdict in thing.verdicts]
-    there = {verdict.hazard for verdict in verdicts}
-    return [float(hazard in there) for hazard in HAZARDS[1:]]

@@ -1,4 +1,7 @@
-"""The bounded lane: questions are answered off the detector's path, and whoever asks waits while the lane is full."""
+"""The bounded lane: questions are answered off the detector's path, and whoever asks waits while the lane is full.
+
+What a question shows is made ready in a thread of its own, so that none of the VLM's places stands empty for it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ import logging
 import queue
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
+from dataclasses import dataclass, field
 
 from hazardlens.vlm.base import Answer, Question, Reply, Shown, Vlm
 from hazardlens.vlm.judging import judged
@@ -18,6 +23,15 @@ _log = logging.getLogger(__name__)
 THREAD_NAME = "hazardlens-vlm"
 _CLOSE_WAITS_S = 5.0
 _LOOKS_UP_S = 0.2
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class _Put:
+    """A question in the lane."""
+
+    question: Question
+    shown: Future[Shown] = field(default_factory=Future)
+    answer: Future[Answer] = field(default_factory=Future)
 
 
 class Lane:
@@ -33,12 +47,14 @@ class Lane:
         self._vlm = vlm
         self._stop = threading.Event()
         self._places = threading.BoundedSemaphore(vlm.concurrency + 3 if depth is None else depth)
-        self._questions: queue.SimpleQueue[tuple[Question, Future[Answer]] | None] = queue.SimpleQueue()
+        self._questions: queue.SimpleQueue[_Put | None] = queue.SimpleQueue()
+        self._ready: queue.SimpleQueue[_Put | None] = queue.SimpleQueue()
         self._under_way: set[Future[Answer]] = set()
         self._failing = False
         # A daemon, for a VLM that hangs must not keep the program from ending.
         self._workers = [
-            threading.Thread(target=self._work, name=THREAD_NAME, daemon=True) for _ in range(vlm.concurrency)
+            threading.Thread(target=work, name=THREAD_NAME, daemon=True)
+            for work in (self._make_ready, *[self._work] * vlm.concurrency)
         ]
         for worker in self._workers:
             worker.start()
@@ -53,13 +69,14 @@ class Lane:
 
         Once the lane is closed, the future is cancelled.
         """
-        future: Future[Answer] = Future()
+        put = _Put(question=question)
+        future = put.answer
         while not self._places.acquire(timeout=_LOOKS_UP_S):
             if self._stop.is_set():
                 future.cancel()
                 return future
         self._under_way.add(future)
-        self._questions.put((question, future))
+        self._questions.put(put)
         if self._stop.is_set():
             future.cancel()
         return future
@@ -78,8 +95,7 @@ class Lane:
     def end(self) -> None:
         """Stop, and let the threads end by themselves; nobody waits for them."""
         self.stop()
-        for _ in self._workers:
-            self._questions.put(None)
+        self._questions.put(None)
 
     def close(self) -> None:
         """Stop, and give the VLM a moment to do so."""
@@ -90,19 +106,29 @@ class Lane:
         if any(worker.is_alive() for worker in self._workers):
             _log.warning("%s does not stop; its last answer is not waited for", self._vlm.name)
 
-    def _work(self) -> None:
-        while (item := self._questions.get()) is not None:
-            question, future = item
+    def _make_ready(self) -> None:
+        while (put := self._questions.get()) is not None:
             if not self._stop.is_set():
-                self._settle(question, future, answer(self._vlm, question, self._stop))
-            self._under_way.discard(future)
+                try:
+                    put.shown.set_result(show(put.question, self._vlm.view))
+                except Exception as error:  # noqa: BLE001 - becomes the status of the answer
+                    put.shown.set_exception(error)
+            self._ready.put(put)
+        for _ in range(self._vlm.concurrency):
+            self._ready.put(None)
+
+    def _work(self) -> None:
+        while (put := self._ready.get()) is not None:
+            if not self._stop.is_set():
+                self._settle(put, answer(self._vlm, put.question, self._stop, shown=put.shown.result))
+            self._under_way.discard(put.answer)
             self._places.release()
 
-    def _settle(self, question: Question, future: Future[Answer], result: Answer) -> None:
+    def _settle(self, put: _Put, result: Answer) -> None:
         if not self._stop.is_set():
-            self._tell(question, result)
+            self._tell(put.question, result)
         with contextlib.suppress(InvalidStateError):  # cancelled by `close` at this very moment
-            future.set_result(result)
+            put.answer.set_result(result)
 
     def _tell(self, question: Question, result: Answer) -> None:
         """Log the first of failures in a row as a warning; all are in the records."""
@@ -112,15 +138,22 @@ class Lane:
             _log.log(level, "question about frame %d: %s: %s", question.frame.index, result.status, result.reason)
 
 
-def answer(vlm: Vlm, question: Question, stop: threading.Event) -> Answer:
-    """Ask, then judge the reply by the schema that it was asked with; every failure becomes a status."""
+def answer(vlm: Vlm, question: Question, stop: threading.Event, *, shown: Callable[[], Shown] | None = None) -> Answer:
+    """Ask, then judge the reply by the schema that it was asked with; every failure becomes a status.
+
+    Args:
+        vlm: Who is asked.
+        question: What.
+        stop: Set when nobody waits for the answer any more.
+        shown: Gives what is shown if that was made ready before.
+    """
     started = time.perf_counter()
-    shown: Shown | None = None
+    seen: Shown | None = None
 
     def ask() -> Reply:
-        nonlocal shown
-        shown = show(question, vlm.view)
-        return vlm.ask(question, shown, stop)
+        nonlocal seen
+        seen = shown() if shown is not None else show(question, vlm.view)
+        return vlm.ask(question, seen, stop)
 
     verdict = judged(ask, question)
     reply = verdict.reply
@@ -131,5 +164,5 @@ def answer(vlm: Vlm, question: Question, stop: threading.Event) -> Answer:
         reply=reply,
         latency_s=time.perf_counter() - started,
         attempts=reply.attempts if reply else 1,
-        shown=shown,
+        shown=seen,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
@@ -76,13 +77,16 @@ def _percent(fraction: float) -> str:
 
 
 def _picture(question: Question, view: View) -> NDArray[np.uint8]:
-    image = Image.fromarray(blurred(question.frame.image, question.detections, view.blur)[:, :, ::-1])
-    scale = min(1.0, view.longest_side_px / max(image.size))
-    if scale < 1.0:
-        size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
-        image = image.resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0)
-    if view.draw_ids:
-        _draw_ids(image, question.detections, question.asked, scale)
+    width, height = question.frame.size_wh
+    scale = min(1.0, view.longest_side_px / max(width, height))
+    size_wh = max(1, round(width * scale)), max(1, round(height * scale))
+    image_bgr = blurred(question.frame.image, question.detections, view.blur)
+    small_bgr = cv2.resize(image_bgr, size_wh, interpolation=cv2.INTER_AREA) if scale < 1 else image_bgr
+    pixels: NDArray[np.uint8] = cv2.cvtColor(small_bgr, cv2.COLOR_BGR2RGB)
+    if not view.draw_ids:
+        return pixels
+    image = Image.fromarray(pixels)
+    _draw_ids(image, question.detections, question.asked, scale)
     return np.asarray(image)
 
 

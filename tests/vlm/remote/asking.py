@@ -1,10 +1,12 @@
 """Questions to remote VLMs, for the tests here."""
 
+import base64
 import io
 import threading
 from typing import Any
 
 import numpy as np
+from PIL import Image
 from rich.console import Console
 
 from hazardlens.checking import check_vlm
@@ -56,3 +58,10 @@ def check(**changes: Any) -> tuple[int, str]:
     console = Console(file=told, width=200)
     settled = settle({"vlm": {"model": "fake", **changes}, "schema": "hazard"})
     return check_vlm(settled, out=console, err=console), told.getvalue()
+
+
+def opened(uri: str) -> Image.Image:
+    """The picture in a data URI."""
+    kind, _, data = uri.partition(",")
+    assert kind == "data:image/jpeg;base64"
+    return Image.open(io.BytesIO(base64.b64decode(data)))

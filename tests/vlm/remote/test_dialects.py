@@ -6,9 +6,11 @@ from typing import Any
 
 import jsonschema
 import pytest
+from llguidance import LLMatcher, LLTokenizer
 
 from hazardlens.errors import PipelineError, SchemaError
 from hazardlens.schema import FieldSchema, GroundedSchema
+from hazardlens.schema.spelling import spell
 from hazardlens.testing import small_instance
 from hazardlens.vlm.remote.dialects import DIALECTS, Dialect, Limits, dialect
 from hazardlens.vlm.remote.forms import form_for, size_of
@@ -135,7 +137,18 @@ def test_where_the_schema_stands(name: str, api: Any, place: list[Any]) -> None:
     found: Any = wire(HAZARD.ground(2), dialect(name), api).arguments
     for step in place:
         found = found[step]
-    assert found == form_for(HAZARD.ground(2), dialect(name)).document
+    spelling = {"x-guidance": found["x-guidance"]} if dialect(name).spelled else {}
+    assert found == {**form_for(HAZARD.ground(2), dialect(name)).document, **spelling}
+
+
+def test_one_that_can_be_told_how_json_is_spelled_is_told_the_masks_spelling() -> None:
+    (document,) = documents(wire(HAZARD.ground(2), dialect("vllm"), "chat.completions").arguments)
+    words = LLTokenizer("byte")
+    anything = LLMatcher.grammar_from_json_schema({"x-guidance": document["x-guidance"]})
+    for text, taken in ((spell({"a": [1, True], "b": "x"}), True), ('{"a":[1]}', False), ('{"a":  1}', False)):
+        matcher = LLMatcher(words, anything)
+        tokens = words.tokenize_bytes(text.encode())
+        assert (matcher.try_consume_tokens(tokens) == len(tokens)) is taken
 
 
 @pytest.mark.parametrize("name", ["json_object", "prompt", "transformers"])

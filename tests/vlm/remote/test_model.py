@@ -1,7 +1,5 @@
 """The remote VLM against a fake server: requests, statuses, tries, and what all questions share."""
 
-import base64
-import io
 import json
 import threading
 from collections.abc import Iterator
@@ -10,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from PIL.JpegImagePlugin import get_sampling
 
 from hazardlens.errors import PipelineError, SchemaError
 from hazardlens.schema import FieldSchema
@@ -17,7 +16,7 @@ from hazardlens.testing import FakeServer
 from hazardlens.testing.server import FAULTS, Act, Received, answer, error, holding, ignoring
 from hazardlens.vlm.base import View
 from hazardlens.vlm.remote.model import RemoteVlm
-from tests.vlm.remote.asking import ask, question, remote
+from tests.vlm.remote.asking import ask, opened, question, remote
 
 APIS = ("chat.completions", "responses")
 
@@ -86,26 +85,22 @@ def test_pictures_are_jpeg_of_the_size_and_quality_asked_for(server: FakeServer,
         asked = question(asked=3)
         asked.frame.image[:] = np.random.default_rng(0).integers(0, 256, asked.frame.image.shape)
         vlm.ask(asked, _shown(vlm, asked), threading.Event())
-    sizes = []
+    sizes, sampling = list[int](), list[int]()
     for received in server.received:
         (message,) = received.body.get("messages") or received.body["input"]
         assert [part["type"].removeprefix("input_") for part in message["content"]][-1] == "text"
-        first, second = (_opened(uri) for uri in received.pictures)
+        first, second = (opened(uri) for uri in received.pictures)
         assert (first.size, second.size) == ((40, 27), (64, 64))
         sizes.append(sum(map(len, received.pictures)))
+        sampling.append(get_sampling(first))
     assert sizes[0] < 0.7 * sizes[1]
+    assert sampling == [2, 0], "4:2:0, and none for fine pictures"
 
 
 def _shown(vlm: RemoteVlm, asked: Any) -> Any:
     from hazardlens.vlm.prompt import show
 
     return show(asked, vlm.view)
-
-
-def _opened(uri: str) -> Image.Image:
-    kind, _, data = uri.partition(",")
-    assert kind == "data:image/jpeg;base64"
-    return Image.open(io.BytesIO(base64.b64decode(data)))
 
 
 def test_a_picture_is_encoded_once_for_all_tries(monkeypatch: pytest.MonkeyPatch) -> None:

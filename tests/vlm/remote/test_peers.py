@@ -1,6 +1,9 @@
 """Real servers: what each is believed to do is seen, and what they do wrong is survived."""
 
+import itertools
+import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +12,13 @@ import pytest
 
 import hazardlens
 from hazardlens.errors import ServerError
+from hazardlens.record import FrameRecord
+from hazardlens.resources import data_path, shipped_model
 from hazardlens.schema import FieldSchema
 from hazardlens.testing import FakeDetector
 from hazardlens.testing.video import draw_video
+from hazardlens.vlm.base import Question, Reply, Shown, View
+from hazardlens.vlm.local import LocalVlm
 from hazardlens.vlm.remote.connection import Connection, Endpoint, messages_for
 from hazardlens.vlm.remote.loop import submit
 from hazardlens.vlm.remote.model import RemoteVlm
@@ -19,7 +26,7 @@ from hazardlens.vlm.remote.pictures import data_uri
 from tests import random_gguf
 from tests.random_vlm import build
 from tests.servers.peers import NAME, llama_cpp, smollm2, transformers_serve, vllm
-from tests.vlm.remote.asking import HAZARD, ask, check, question
+from tests.vlm.remote.asking import HAZARD, ask, check, opened, question
 
 APIS = ("chat.completions", "responses")
 SMALL = FieldSchema.load(
@@ -231,3 +238,37 @@ def test_vllm_takes_labels_expressions_and_grammars(paged: str, schema: dict[str
     assert vlm.enforced == "server"
     result = ask(vlm, asked=0, schema=fields)
     assert result.status == "ok", result.reason
+
+
+class SentVlm(LocalVlm):
+    """A local VLM that sees what a server is sent: pictures that were JPEGs."""
+
+    def ask(self, question: Question, shown: Shown, stop: threading.Event) -> Reply:
+        sent = {name: image for name in ("image", "crops") if (image := getattr(shown, name)) is not None}
+        sent = {name: np.asarray(opened(data_uri(image, quality=85))) for name, image in sent.items()}
+        return super().ask(question, replace(shown, **sent), stop)
+
+
+def test_the_demo_vlm_says_on_vllm_what_it_says_here(tmp_path: Path) -> None:
+    """Greedy, with one spelling of JSON and the same pictures on both sides: the same fields on 95 % of 50 frames."""
+    folder = shipped_model("demo-vlm")
+    if folder is None:
+        pytest.skip("needs the demo VLM in assets/models")
+    view = View(longest_side_px=512, crops_px=64, describe_fields=False)
+    clip = data_path("assets", "demo/site.mp4")
+    answers = []
+    with vllm(folder, tmp_path / "log") as base_url:
+        there = remote(base_url, dialect="vllm", max_new_tokens=800, view=view)
+        for vlm in (SentVlm(folder, device="cpu", view=view), there):
+            with hazardlens.process(clip, pipeline="demo", vlm=vlm, every=0.2) as run:
+                asked = (record for record in run if record.vlm.trigger)
+                answers.append([_said(record) for record in itertools.islice(asked, 50)])
+    assert there.enforced == "server"
+    ours, theirs = answers
+    assert len(ours) == len(theirs) == 50
+    assert sum(one == other for one, other in zip(ours, theirs, strict=True)) >= 48
+
+
+def _said(record: FrameRecord) -> object:
+    assert record.vlm.status == "ok", record.vlm.reason
+    return record.fields, [detection.fields for detection in record.detections]

@@ -60,6 +60,8 @@ class Dialect:
         texts: How labels and regular expressions are sent.
         chat_budget: Name of the token budget on chat.completions.
         sampling: Sampling settings that it takes.
+        spelled: Whether it can be told how JSON is spelled, by llguidance's keyword `x-guidance`; backends that do not
+            know that keyword ignore it.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Dialect:
     texts: Texts = "json"
     chat_budget: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     sampling: frozenset[str] = frozenset({"temperature", "top_p", "seed"})
+    spelled: bool = False
 
     def wire(self, api: Api) -> Wire:
         """Where a schema stands on an API."""
@@ -102,6 +105,7 @@ _ROWS = (
         responses="json_schema",
         keyed=False,
         texts="structured_outputs",
+        spelled=True,
     ),
     Dialect(
         name="llama.cpp",

@@ -11,16 +11,19 @@ from PIL import Image
 
 from hazardlens.vlm.base import Shown
 
+_FINE = 95
+"""From this quality on colours are kept as fine as brightness."""
+
 
 def data_uri(image: NDArray[np.uint8], *, quality: int) -> str:
     """A picture as a JPEG data URI.
 
     Args:
         image: Pixels, shape (H, W, 3), uint8, RGB.
-        quality: JPEG quality, 1 to 100.
+        quality: JPEG quality, 1 to 100; from 95 on without chroma subsampling.
     """
     buffer = io.BytesIO()
-    Image.fromarray(image).save(buffer, "JPEG", quality=quality)
+    Image.fromarray(image).save(buffer, "JPEG", quality=quality, subsampling="4:4:4" if quality >= _FINE else "4:2:0")
     return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 

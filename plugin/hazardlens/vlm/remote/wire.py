@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hazardlens.schema import GroundedSchema
+from hazardlens.schema import ITEM_SEPARATOR, KEY_SEPARATOR, GroundedSchema
 from hazardlens.schema.bare import Bare, Choices, GroundedText, Pattern, Written
 from hazardlens.vlm.remote.dialects import Api, Dialect
 from hazardlens.vlm.remote.forms import form_for
@@ -15,6 +15,8 @@ from hazardlens.vlm.remote.forms import form_for
 NAME = "hazardlens_fields"
 """Name of the schema, and of the function, on the wire."""
 
+_SPELLING = {"whitespace_flexible": False, "item_separator": ITEM_SEPARATOR, "key_separator": KEY_SEPARATOR}
+"""The mask's, so that a model says on a server what it says in process."""
 _NOTATIONS = {"lark": "Lark", "gbnf": "GBNF"}
 _BUDGETS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens"})
 
@@ -112,6 +114,8 @@ def arguments_for(document: Mapping[str, Any], dialect: Dialect, api: Api) -> di
     """The arguments that hold a schema that is written as the dialect takes it."""
     chat = api == "chat.completions"
     strict = {"strict": True} if dialect.strict else {}
+    if dialect.spelled:
+        document = {**document, "x-guidance": _SPELLING}
     match dialect.wire(api):
         case "json_schema":
             named = {"name": NAME, "schema": document, **strict}
