@@ -26,13 +26,17 @@ from site_vlm.answers import Answers, begin_connector, make_lessons
 from site_vlm.architecture import build_model, build_processor, train_tokenizer
 from site_vlm.batches import VERDICTS, squeeze
 from site_vlm.examples import VIEW, make_example, spelled
-from site_vlm.tower import Tower
+from site_vlm.tower import Heads, Tower
 
 Image = NDArray[np.uint8]
 
-SCENES, TOKENIZER_SCENES = 10_000, 1_500
-TOWER_STEPS, STEPS = 9_000, 5_000
-"""Of the vision tower, and then of all else."""
+EARLY, LATE = TRAINING[:10_000], TRAINING[10_000:18_000]
+"""Scenes that the vision tower learns from first, and then; answers are learned from those that it knows less well."""
+TOKENIZER_SCENES = 1_500
+EARLY_STEPS, LATE_STEPS, STEPS = 9_000, 2_800, 4_500
+"""Of the vision tower on either, and then of all else."""
+LATE_RATE = 0.6
+"""Share of the usual learning rates with which the tower goes on."""
 VERSIONS = 2
 """How often each scene is shown to the finished tower."""
 
@@ -69,19 +73,19 @@ def main() -> None:
     options = parser.parse_args()
     torch.manual_seed(0)
     folder = options.scenes or options.out / "scenes"
-    seeds = TRAINING[:SCENES]
-    write_dataset(folder, {"train": seeds})
+    write_dataset(folder, {"train": [*EARLY, *LATE]}, name="vlm")
     options.out.mkdir(parents=True, exist_ok=True)
-    words = train_tokenizer(_texts(folder, seeds[:TOKENIZER_SCENES]), VERDICTS)
+    words = train_tokenizer(_texts(folder, EARLY[:TOKENIZER_SCENES]), VERDICTS)
     processor, model = build_processor(words), build_model(words)
     print(f"{sum(p.numel() for p in model.parameters()) / 1e6:.2f}M parameters, {len(words)} tokens", flush=True)
-    scenes = Scenes(folder, seeds, processor)
-    tower = Tower(model, scenes, steps=TOWER_STEPS, folder=options.out)
-    tower.run()
+    heads = Heads(model.config.vision_config.hidden_size)
+    for name, seeds, steps, rate in (("early", EARLY, EARLY_STEPS, 1.0), ("late", LATE, LATE_STEPS, LATE_RATE)):
+        scenes = Scenes(folder, seeds, processor)
+        Tower(model, heads, scenes, steps=steps, rate=rate, checkpoint=options.out / f"{name}.pt").run()
     lessons = list(make_lessons(model, processor, scenes, versions=VERSIONS))
     del scenes
     print(f"{len(lessons)} lessons", flush=True)
-    begin_connector(model, tower.heads, lessons)
+    begin_connector(model, heads, lessons)
     Answers(model, processor, lessons, steps=STEPS, folder=options.out).run()
 
 

@@ -187,7 +187,8 @@ def test_a_training_that_was_stopped_goes_on_where_it_was(
         for length in lengths:
             torch.manual_seed(0)
             model = architecture.build_model(processor.tokenizer)
-            tower.Tower(model, known, steps=2, folder=folder).run(every=1, until=length)
+            heads = tower.Heads(model.config.vision_config.hidden_size)
+            tower.Tower(model, heads, known, steps=2, checkpoint=folder / "tower.pt").run(every=1, until=length)
             if length >= 2:
                 lessons = list(answers.make_lessons(model, processor, known, versions=1))
                 answers.Answers(model, processor, lessons, steps=2, folder=folder).run(every=1, until=length - 2)

@@ -22,7 +22,7 @@ from .looking import Looked, LookingHeads, look
 from .tower import Heads, Scenes, see, turned
 from .training import BATCH, Order, Phase
 
-LOOK = 400
+LOOK = 800
 """So many steps at first are for the heads alone: what learns to look and to write at once learns to write without."""
 _SAMPLE = 256
 """Lessons from which the scale of what the connector says is taken."""

@@ -51,7 +51,7 @@ the mask forces.
 
 The first sentence says what is worst, so its few tokens decide what the verdict behind them merely repeats.
 """
-_OBJECT_CALM, _OBJECT_WRONG = 0.5, 4.0
+_OBJECT_CALM, _OBJECT_WRONG = 1.0, 2.0
 """Weights of an object's verdict: most objects have no part in any hazard."""
 
 

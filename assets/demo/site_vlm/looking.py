@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 from transformers import PreTrainedTokenizerFast
 
-from drawn_site.rules import ThingTruth, Truth
+from drawn_site.rules import SEVERITIES, ThingTruth, Truth
 
 from .batches import HAZARDS
 
@@ -20,7 +20,7 @@ _LINE = re.compile("-Ġ[0-9]+:[^Ċ]*")
 """An object's line in a prompt, as byte-level tokens spell it."""
 _WORKERS = 10
 _PRESENT_WEIGHT = 2.0
-_RARE = 5.0
+_RARE = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +37,8 @@ class Looked:
     """Question, and place of the last token of the object's line, (N, 2)."""
     wrong: torch.Tensor
     """Each object's hazard, (N,)."""
+    rank: torch.Tensor
+    """Its severity, (N,)."""
 
 
 def look(
@@ -49,24 +51,26 @@ def look(
         tokenizer: The model's.
     """
     lines = [[k, place] for k, (prompt, _, _) in enumerate(lessons) for place in _line_ends(prompt, tokenizer)]
-    wrong = [HAZARDS.index(thing.verdict.hazard) for _, things, _ in lessons for thing in things]
+    verdicts = [thing.verdict for _, things, _ in lessons for thing in things]
     return Looked(
         ends=torch.tensor([len(prompt) - 1 for prompt, _, _ in lessons]),
         present=torch.tensor([_present(truth) for _, _, truth in lessons]),
         workers=torch.tensor([_workers(truth) for _, _, truth in lessons]),
-        lines=torch.tensor(lines, dtype=torch.long).reshape(len(wrong), 2),
-        wrong=torch.tensor(wrong, dtype=torch.long),
+        lines=torch.tensor(lines, dtype=torch.long).reshape(len(verdicts), 2),
+        wrong=torch.tensor([HAZARDS.index(verdict.hazard) for verdict in verdicts], dtype=torch.long),
+        rank=torch.tensor([SEVERITIES.index(verdict.severity) for verdict in verdicts], dtype=torch.long),
     )
 
 
 class LookingHeads(nn.Module):  # type: ignore[misc]
-    """Say at the end of a prompt which hazards and how many workers there are, at the end of a line what is wrong."""
+    """Say at a prompt's end which hazards and how many workers there are, at a line's end what is wrong and how bad."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.present = nn.Linear(width, len(HAZARDS) - 1)
         self.workers = nn.Linear(width, _WORKERS)
         self.wrong = nn.Linear(width, len(HAZARDS))
+        self.rank = nn.Linear(width, len(SEVERITIES))
 
     def forward(self, hidden: torch.Tensor, looked: Looked) -> dict[str, torch.Tensor]:
         """Losses.
@@ -82,10 +86,16 @@ class LookingHeads(nn.Module):  # type: ignore[misc]
             "workers": functional.cross_entropy(self.workers(ends), looked.workers),
         }
         if len(looked.wrong):
-            weights = torch.tensor([1.0] + [_RARE] * (len(HAZARDS) - 1))
-            lines = self.wrong(hidden[looked.lines[:, 0], looked.lines[:, 1]])
-            losses["wrong"] = functional.cross_entropy(lines, looked.wrong, weight=weights)
+            lines = hidden[looked.lines[:, 0], looked.lines[:, 1]]
+            losses["wrong"] = _loss(self.wrong(lines), looked.wrong)
+            losses["rank"] = _loss(self.rank(lines), looked.rank)
         return losses
+
+
+def _loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Cross entropy in which all labels but the first, which says that nothing is wrong, count more."""
+    weights = torch.tensor([1.0] + [_RARE] * (logits.shape[1] - 1))
+    return functional.cross_entropy(logits, labels, weight=weights)
 
 
 def _line_ends(prompt: list[int], tokenizer: PreTrainedTokenizerFast) -> list[int]:

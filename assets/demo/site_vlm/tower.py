@@ -38,16 +38,20 @@ class Tower(Phase[Pictures]):
 
     Args:
         model: The model.
+        heads: The heads, which learn as well.
         scenes: What it learns from.
         steps: Steps of this part.
-        folder: Where its checkpoint is kept.
+        rate: Share of the usual learning rates.
+        checkpoint: Where it is kept.
     """
 
-    def __init__(self, model: Idefics3ForConditionalGeneration, scenes: Scenes, *, steps: int, folder: Path) -> None:
-        self._tower, self._scenes = model.model.vision_model, scenes
-        self.heads = Heads(model.config.vision_config.hidden_size)
-        learning = nn.ModuleDict({"tower": self._tower, "heads": self.heads})
-        super().__init__(learning, steps=steps, checkpoint=folder / "tower.pt")
+    def __init__(
+        self, model: Idefics3ForConditionalGeneration, heads: Heads, scenes: Scenes, *, steps: int, rate: float = 1.0,
+        checkpoint: Path,
+    ) -> None:  # fmt: skip
+        self._tower, self._heads, self._scenes = model.model.vision_model, heads, scenes
+        learning = nn.ModuleDict({"tower": self._tower, "heads": heads})
+        super().__init__(learning, steps=steps, rate=rate, checkpoint=checkpoint)
         self._order = Order([0] * len(scenes))
 
     def _batch(self, step: int) -> Pictures:
@@ -61,7 +65,7 @@ class Tower(Phase[Pictures]):
         return make_pictures(examples, wholes)
 
     def _losses(self, batch: Pictures) -> dict[str, torch.Tensor]:
-        patch, cell = self.heads(see(self._tower, batch), batch)
+        patch, cell = self._heads(see(self._tower, batch), batch)
         return {"patch": patch, "cell": cell}
 
 

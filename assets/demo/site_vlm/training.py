@@ -33,17 +33,18 @@ class Phase(ABC, Generic[B]):
     Args:
         learning: What learns, with its heads.
         steps: Steps of this part.
+        rate: Share of the usual learning rates.
         checkpoint: Where it is kept.
     """
 
-    def __init__(self, learning: nn.Module, *, steps: int, checkpoint: Path) -> None:
+    def __init__(self, learning: nn.Module, *, steps: int, rate: float = 1.0, checkpoint: Path) -> None:
         self._learning, self._steps, self._checkpoint = learning, steps, checkpoint
         matrices = [p for name, p in learning.named_parameters() if ".layers." in name and p.ndim == 2]
         chosen = {id(p) for p in matrices}
         rest = [p for p in learning.parameters() if id(p) not in chosen]
         self._optimizers: list[tuple[torch.optim.Optimizer, float]] = [
-            (torch.optim.Muon(matrices, lr=MATRIX_RATE, weight_decay=0.01), MATRIX_RATE),
-            (torch.optim.AdamW(rest, lr=REST_RATE, weight_decay=0.03, betas=(0.9, 0.98)), REST_RATE),
+            (torch.optim.Muon(matrices, weight_decay=0.01), rate * MATRIX_RATE),
+            (torch.optim.AdamW(rest, weight_decay=0.03, betas=(0.9, 0.98)), rate * REST_RATE),
         ]
 
     @abstractmethod
