@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("--out", type=Path, required=True, help="working folder")
     parser.add_argument("--scenes", type=Path, help="scenes already drawn; OUT/scenes otherwise")
-    parser.add_argument("--count", type=int, default=1000, help="scenes")
+    parser.add_argument("--count", type=int, default=500, help="scenes")
     options = parser.parse_args()
     folder, seeds = options.scenes or options.out / "scenes", VALIDATION[: options.count]
     write_dataset(folder, {"val": seeds}, name="calibrated")

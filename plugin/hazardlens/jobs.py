@@ -40,6 +40,7 @@ class Job:
         parts: Arguments of `settle`.
         quiet: Whether only errors are printed.
         as_json: Whether each video's summary is printed as a line of JSON.
+        again: What to do after an interruption.
     """
 
     videos: Sequence[Path]
@@ -49,6 +50,7 @@ class Job:
     parts: dict[str, Any]
     quiet: bool
     as_json: bool
+    again: str = "--resume goes on"
 
 
 def run_jobs(job: Job, *, out: Console, err: Console, tell: Tell = print_run) -> int:
@@ -72,7 +74,7 @@ def run_jobs(job: Job, *, out: Console, err: Console, tell: Tell = print_run) ->
             parts = load(settled)
             codes += [_run(job, parts, folder, out=out, err=err, tell=tell) for folder in todo]
     except KeyboardInterrupt:
-        err.print("interrupted; what was written is whole, --resume goes on", markup=False)
+        err.print(f"interrupted; what was written is whole, {job.again}", markup=False)
         return EXIT_INTERRUPTED
     return next((code for code in (EXIT_FAILED, EXIT_INPUT, EXIT_PARTLY) if code in codes), EXIT_OK)
 

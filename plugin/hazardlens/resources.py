@@ -18,6 +18,8 @@ Kind = Literal["pipelines", "schemas", "assets"]
 
 WITHOUT_WEIGHTS = "To see hazardlens work without any, on drawn scenes: hazardlens demo."
 """Advice where weights cannot be had."""
+WITHOUT_VLM = f"Or name a model on a server: --vlm NAME --base-url URL. {WITHOUT_WEIGHTS}"
+"""The same where a VLM cannot be had."""
 
 _SUFFIXES: dict[Kind, str] = {"pipelines": ".yaml", "schemas": ".json", "assets": ""}
 

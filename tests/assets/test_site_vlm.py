@@ -181,6 +181,7 @@ def test_a_training_that_was_stopped_goes_on_where_it_was(
     monkeypatch.setattr(training, "BATCH", 2)
     monkeypatch.setattr(answers, "LOOK", 1)
     known = [(image, squeeze(image, processor), truth) for image, truth in scenes]
+    model = architecture.build_model(processor.tokenizer)
 
     def weights(folder: Path, *lengths: int) -> torch.Tensor:
         folder.mkdir()
@@ -196,7 +197,11 @@ def test_a_training_that_was_stopped_goes_on_where_it_was(
 
     whole, parts = weights(tmp_path / "a", 4), weights(tmp_path / "b", 1, 2, 3, 4)
     assert torch.equal(whole, parts)
+    assert not torch.equal(weights(tmp_path / "c", 3), whole)
     assert (tmp_path / "b" / "model" / "config.json").exists()
+    longer = tower.Tower(model, tower.Heads(144), known, steps=3, checkpoint=tmp_path / "a" / "tower.pt")
+    with pytest.raises(ValueError, match=r"tower\.pt is of another recipe"):
+        longer.run()
 
 
 def test_each_lesson_comes_once_and_those_of_a_step_are_about_as_long(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,6 +134,8 @@ def test_closing_stops_the_answer_under_way_and_leaves_no_thread() -> None:
     assert first.cancelled()
     assert second.cancelled()
     assert lane.ask(question(2)).cancelled()
+    for thread in lane._makers:
+        thread.join(10)
     assert threading.active_count() == before
 
 
@@ -209,7 +211,7 @@ def test_a_lane_asks_as_many_questions_at_once_as_its_vlm_takes() -> None:
 
 
 def test_the_next_pictures_are_made_ready_while_the_vlm_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    gate, ready, asked = threading.Event(), threading.Event(), list[int]()
+    gate, busy, ready, asked = threading.Event(), threading.Event(), threading.Event(), list[int]()
 
     def show_and_tell(one: Question, view: View) -> Shown:
         if one.frame.index == 2:
@@ -218,12 +220,14 @@ def test_the_next_pictures_are_made_ready_while_the_vlm_is_busy(monkeypatch: pyt
 
     def say(one: Question) -> str:
         asked.append(one.frame.index)
+        busy.set()
         return VALID if gate.wait(10) else ""
 
     monkeypatch.setattr("hazardlens.merge.lane.show", show_and_tell)
     lane = Lane(FunctionVlm(say))
     futures = [lane.ask(question(index)) for index in range(3)]
     assert ready.wait(10)
+    assert busy.wait(10)
     assert asked == [0]
     gate.set()
     assert [future.result(10).status for future in futures] == ["ok"] * 3
@@ -231,18 +235,60 @@ def test_the_next_pictures_are_made_ready_while_the_vlm_is_busy(monkeypatch: pyt
     lane.close()
 
 
-def test_a_picture_that_cannot_be_made_ready_is_an_error_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [ValueError("no such picture"), SystemExit("no such picture")])
+def test_a_picture_that_cannot_be_made_ready_is_an_error_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
     def show_some(one: Question, view: View) -> Shown:
         if one.frame.index == 0:
-            raise ValueError("no such picture")
+            raise error
         return show(one, view)
 
     monkeypatch.setattr("hazardlens.merge.lane.show", show_some)
     lane = Lane(FunctionVlm(lambda q: VALID))
     first, second = lane.ask(question(0)).result(10), lane.ask(question(1)).result(10)
-    assert (first.status, first.reason, first.fields) == ("error", "ValueError: no such picture", None)
-    assert second.status == "ok"
+    assert (first.status, first.reason) == ("error", f"{type(error).__name__}: no such picture")
+    assert (first.fields, second.status) == (None, "ok")
     lane.close()
+
+
+def test_pictures_of_several_questions_are_made_ready_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    together = threading.Barrier(3)
+
+    def show_together(one: Question, view: View) -> Shown:
+        together.wait(10)
+        return show(one, view)
+
+    monkeypatch.setattr("hazardlens.merge.lane.show", show_together)
+    vlm = FunctionVlm(lambda q: VALID)
+    vlm.concurrency = 3
+    lane = Lane(vlm)
+    futures = [lane.ask(question(index)) for index in range(3)]
+    assert [future.result(10).status for future in futures] == ["ok"] * 3
+    lane.close()
+
+
+def test_closing_while_pictures_are_made_ready_cancels_the_questions_and_ends_the_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def show_late(one: Question, view: View) -> Shown:
+        begun.set()
+        go_on.wait(10)
+        return show(one, view)
+
+    monkeypatch.setattr("hazardlens.merge.lane.show", show_late)
+    lane = Lane(FakeVlm())
+    futures = [lane.ask(question(index)) for index in range(3)]
+    assert begun.wait(10)
+    lane.end()
+    go_on.set()
+    lane.close()
+    assert all(future.cancelled() for future in futures)
+    for thread in (*lane._makers, *lane._workers):
+        thread.join(10)
+        assert not thread.is_alive()
 
 
 @pytest.mark.parametrize("end", ["timeout", "error", "skipped"])

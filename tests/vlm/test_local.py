@@ -101,14 +101,16 @@ def test_a_text_only_model_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["/no/such/folder", "./models/vlm", "../vlm", "~/vlm", "a/b/c", "with space"])
 def test_a_folder_that_is_not_there_is_no_name_on_the_hub(name: str) -> None:
-    with pytest.raises(WeightsError, match="no such folder"):
+    with pytest.raises(WeightsError, match="no such folder") as caught:
         LocalVlm(name, device="cpu")
+    for part in ("path of a folder", "--base-url URL", "hazardlens demo"):
+        assert part in caught.value.help
 
 
 def test_a_hub_that_cannot_be_reached_is_named_with_a_way_out() -> None:
     with pytest.raises(WeightsError, match="nobody/no-such-model") as caught:
         LocalVlm("nobody/no-such-model", device="cpu")
-    for part in ("shipped models", "cache", "path of a folder", "network", "hazardlens demo"):
+    for part in ("shipped models", "cache", "path of a folder", "network", "--base-url URL", "hazardlens demo"):
         assert part in caught.value.help
 
 
@@ -116,7 +118,7 @@ def test_a_model_that_is_not_wholly_in_the_cache_is_named_with_a_way_out(monkeyp
     monkeypatch.setattr("hazardlens.vlm.loading.try_to_load_from_cache", lambda *_, **__: "config.json")
     with pytest.raises(WeightsError, match="nobody/no-such-model cannot be loaded") as caught:
         LocalVlm("nobody/no-such-model", device="cpu")
-    for part in ("not all of it", "path of a folder", "hazardlens demo"):
+    for part in ("not all of it", "path of a folder", "--base-url URL", "hazardlens demo"):
         assert part in caught.value.help
 
 

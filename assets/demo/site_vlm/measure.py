@@ -103,7 +103,7 @@ def measure(
         reply = _answer(vlm, question, sight)
         scores.frames += 1
         if reply.end == "complete":
-            scores.valid += 1
+            scores.valid += reply.attempts == 1
             fields = dict(question.schema.parse(reply.text))
             _compare(scores, fields, truth, things)
             scores.judgements += _judgements(reply.confidence or {}, fields, truth, things)

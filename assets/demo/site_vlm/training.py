@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
 import random
 import time
@@ -35,10 +36,14 @@ class Phase(ABC, Generic[B]):
         steps: Steps of this part.
         rate: Share of the usual learning rates.
         checkpoint: Where it is kept.
+
+    Raises:
+        ValueError: As it runs, if the checkpoint is of another recipe.
     """
 
     def __init__(self, learning: nn.Module, *, steps: int, rate: float = 1.0, checkpoint: Path) -> None:
         self._learning, self._steps, self._checkpoint = learning, steps, checkpoint
+        self._recipe = f"{_sources()} {steps} {rate}"
         matrices = [p for name, p in learning.named_parameters() if ".layers." in name and p.ndim == 2]
         chosen = {id(p) for p in matrices}
         rest = [p for p in learning.parameters() if id(p) not in chosen]
@@ -56,11 +61,11 @@ class Phase(ABC, Generic[B]):
         """Losses by name, of which the sum is made small."""
 
     def _kept(self) -> None:
-        """Called when a checkpoint was kept."""
+        """Called when this part, or as much of it as was wanted, is done."""
 
     def run(self, *, every: int = 100, until: int | None = None) -> None:
         """Train from the last checkpoint to the end, or `until` a step; a checkpoint comes `every` so many steps."""
-        start, end = self._restore(), min(self._steps, until or self._steps)
+        start, end = self._restore(), self._steps if until is None else min(self._steps, until)
         self._learning.train()
         began, sums = time.monotonic(), dict[str, float]()
         for step, batch in self._batches(start, end):
@@ -73,6 +78,7 @@ class Phase(ABC, Generic[B]):
                 sums = {}
             if (step + 1) % every == 0 or step + 1 == end:
                 self._keep(step + 1)
+        self._kept()
 
     def _step(self, step: int, batch: B) -> dict[str, float]:
         losses = self._losses(batch)
@@ -97,6 +103,7 @@ class Phase(ABC, Generic[B]):
 
     def _keep(self, step: int) -> None:
         state = {
+            "recipe": self._recipe,
             "step": step,
             "learning": self._learning.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer, _ in self._optimizers],
@@ -104,12 +111,13 @@ class Phase(ABC, Generic[B]):
         new = self._checkpoint.with_suffix(".new")
         torch.save(state, new)
         new.replace(self._checkpoint)
-        self._kept()
 
     def _restore(self) -> int:
         if not self._checkpoint.exists():
             return 0
         state: dict[str, Any] = torch.load(self._checkpoint, weights_only=True)
+        if state.get("recipe") != self._recipe:
+            raise ValueError(f"{self._checkpoint} is of another recipe; delete its folder, or name another one")
         self._learning.load_state_dict(state["learning"])
         for (optimizer, _), one in zip(self._optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(one)
@@ -143,6 +151,13 @@ class Order:
 
     def _shuffled(self, epoch: int) -> list[int]:
         return random.Random(epoch).sample(range(len(self._lengths)), len(self._lengths))
+
+
+@functools.cache
+def _sources() -> str:
+    """Changes with the code of the training."""
+    paths = sorted(Path(__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
 
 
 def _share(step: int, steps: int) -> float:

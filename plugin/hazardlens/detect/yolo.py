@@ -185,7 +185,9 @@ def _load(weights: str | Path) -> tuple[YOLO, dict[int, str]]:
     path = Path(weights)
     published = str(weights) in GITHUB_ASSETS_NAMES
     if not path.exists() and not published:
-        raise WeightsError(f"detector {weights}: no such file", help="Give the path of an Ultralytics model.")
+        raise WeightsError(
+            f"detector {weights}: no such file", help=f"Give the path of an Ultralytics model. {WITHOUT_WEIGHTS}"
+        )
     if not path.exists():
         _log.warning("detector %s is not here; Ultralytics looks for it in its own folder, then fetches it", weights)
     advice = "It does not look like a model that Ultralytics can load, or a package that its format needs is missing."

@@ -1,6 +1,6 @@
 """The bounded lane: questions are answered off the detector's path, and whoever asks waits while the lane is full.
 
-What a question shows is made ready in a thread of its own, so that none of the VLM's places stands empty for it.
+What a question shows is made ready in threads of their own, so that none of the VLM's places stands empty for it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ _log = logging.getLogger(__name__)
 THREAD_NAME = "hazardlens-vlm"
 _CLOSE_WAITS_S = 5.0
 _LOOKS_UP_S = 0.2
+_MAKERS = 4
+"""Most pictures that are made ready at once."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -48,16 +50,11 @@ class Lane:
         self._stop = threading.Event()
         self._places = threading.BoundedSemaphore(vlm.concurrency + 3 if depth is None else depth)
         self._questions: queue.SimpleQueue[_Put | None] = queue.SimpleQueue()
-        self._ready: queue.SimpleQueue[_Put | None] = queue.SimpleQueue()
+        self._to_show: queue.SimpleQueue[_Put | None] = queue.SimpleQueue()
         self._under_way: set[Future[Answer]] = set()
         self._failing = False
-        # A daemon, for a VLM that hangs must not keep the program from ending.
-        self._workers = [
-            threading.Thread(target=work, name=THREAD_NAME, daemon=True)
-            for work in (self._make_ready, *[self._work] * vlm.concurrency)
-        ]
-        for worker in self._workers:
-            worker.start()
+        self._workers = _started(self._work, vlm.concurrency)
+        self._makers = _started(self._make_ready, min(vlm.concurrency, _MAKERS))
 
     @property
     def waiting(self) -> int:
@@ -76,6 +73,7 @@ class Lane:
                 future.cancel()
                 return future
         self._under_way.add(future)
+        self._to_show.put(put)
         self._questions.put(put)
         if self._stop.is_set():
             future.cancel()
@@ -95,7 +93,10 @@ class Lane:
     def end(self) -> None:
         """Stop, and let the threads end by themselves; nobody waits for them."""
         self.stop()
-        self._questions.put(None)
+        for _ in self._workers:
+            self._questions.put(None)
+        for _ in self._makers:
+            self._to_show.put(None)
 
     def close(self) -> None:
         """Stop, and give the VLM a moment to do so."""
@@ -107,18 +108,17 @@ class Lane:
             _log.warning("%s does not stop; its last answer is not waited for", self._vlm.name)
 
     def _make_ready(self) -> None:
-        while (put := self._questions.get()) is not None:
-            if not self._stop.is_set():
-                try:
-                    put.shown.set_result(show(put.question, self._vlm.view))
-                except Exception as error:  # noqa: BLE001 - becomes the status of the answer
-                    put.shown.set_exception(error)
-            self._ready.put(put)
-        for _ in range(self._vlm.concurrency):
-            self._ready.put(None)
+        while (put := self._to_show.get()) is not None:
+            if self._stop.is_set():
+                put.shown.cancel()
+                continue
+            try:
+                put.shown.set_result(show(put.question, self._vlm.view))
+            except BaseException as error:  # noqa: BLE001 - becomes the status of the answer
+                put.shown.set_exception(error)
 
     def _work(self) -> None:
-        while (put := self._ready.get()) is not None:
+        while (put := self._questions.get()) is not None:
             if not self._stop.is_set():
                 self._settle(put, answer(self._vlm, put.question, self._stop, shown=put.shown.result))
             self._under_way.discard(put.answer)
@@ -136,6 +136,14 @@ class Lane:
         self._failing = result.status != "ok"
         if self._failing:
             _log.log(level, "question about frame %d: %s: %s", question.frame.index, result.status, result.reason)
+
+
+def _started(work: Callable[[], None], count: int) -> list[threading.Thread]:
+    """So many threads; daemons, for a VLM that hangs must not keep the program from ending."""
+    threads = [threading.Thread(target=work, name=THREAD_NAME, daemon=True) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    return threads
 
 
 def answer(vlm: Vlm, question: Question, stop: threading.Event, *, shown: Callable[[], Shown] | None = None) -> Answer:

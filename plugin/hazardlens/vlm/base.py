@@ -138,7 +138,7 @@ class Answer:
         reason: Why the status is not `ok`, or None.
         fields: The fields as the model gave them, or None unless `ok`.
         reply: What the model said, or None where it said nothing.
-        latency_s: Wall time from asking to answer in seconds.
+        latency_s: Wall time from asking to answer in seconds; its pictures may have been made ready before.
         attempts: Tries that the answer took.
         shown: What the model was shown, or None if that already failed.
     """

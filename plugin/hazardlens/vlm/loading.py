@@ -16,13 +16,13 @@ from safetensors import SafetensorError
 from transformers import AutoModelForImageTextToText, AutoProcessor, BitsAndBytesConfig, PreTrainedModel
 
 from hazardlens.errors import WeightsError
-from hazardlens.resources import WITHOUT_WEIGHTS, model_source
+from hazardlens.resources import WITHOUT_VLM, model_source
 from hazardlens.vlm.mask import MaskFactory
 
 _log = logging.getLogger(__name__)
 
 _HUB_TIMEOUT_S = 15.0
-_INSTEAD = f"Give the path of a folder with the model, or check the name and the network. {WITHOUT_WEIGHTS}"
+_INSTEAD = f"Give the path of a folder with the model, or check the name and the network. {WITHOUT_VLM}"
 _HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
 Quantization = Literal["8bit", "4bit"]
@@ -102,7 +102,8 @@ def _look_for(model: str | Path, where: dict[str, Any]) -> None:
     revision = where["revision"]
     if not Path(model).is_dir() and _HUB_NAME.fullmatch(str(model)) is None:
         raise WeightsError(
-            f"VLM {model} cannot be loaded: no such folder", help="Give the path of a folder with the model."
+            f"VLM {model} cannot be loaded: no such folder",
+            help=f"Give the path of a folder with the model. {WITHOUT_VLM}",
         )
     if Path(model).is_dir() or isinstance(try_to_load_from_cache(str(model), "config.json", revision=revision), str):
         return
