@@ -17,6 +17,7 @@ from drawn_site.notes import claims
 from drawn_site.render import render
 from drawn_site.rules import Truth, judge
 from drawn_site.scene import KINDS
+from hazardlens.pipeline import Pipeline
 from hazardlens.record import Confidence
 from hazardlens.resources import asset_package
 from hazardlens.vlm.base import Question, Reply, Shown, Vlm
@@ -140,6 +141,15 @@ def test_the_language_model_learns_from_what_the_whole_model_sees(
         logits.flatten(0, 1), batch.words.labels[:, 1:].flatten(), reduction="none"
     )
     assert float(told) == pytest.approx(float((losses * weights).sum() / weights.sum()), rel=1e-3)
+
+
+def test_it_is_trained_as_the_demo_asks() -> None:
+    pipeline = Pipeline.load("demo")
+    assert pipeline.vlm is not None
+    view = {name: getattr(pipeline.vlm, name) for name in ("longest_side_px", "crops_px", "describe_fields")}
+    assert view == {name: getattr(examples.VIEW, name) for name in view}
+    assert pipeline.max_objects == examples.MAX_OBJECTS
+    assert pipeline.field_schema == "hazard"
 
 
 def test_answers_satisfy_the_schema(scenes: list[Scene]) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hazardlens.demo.comparison import Comparison, EventRow, compare
+from hazardlens.demo.comparison import Comparison, EventRow, FalseAlarm, compare
 
 SEVERITIES = ("none", "low", "medium", "high", "critical")
 TIMES = [round(k / 12, 4) for k in range(37)]
@@ -43,20 +43,22 @@ FIRE = ("fire", "critical", 8, 20)
 
 
 @pytest.mark.parametrize(
-    ("records", "after_frames", "severity"),
+    ("records", "after_frames", "first", "severity", "instead"),
     [
-        ([record(8, "fire", "high"), record(14, "fire", "critical"), record(19, "fire", "low")], 0, "critical"),
-        ([record(8, "smoke"), record(11, "fire", "medium")], 3, "medium"),
-        ([record(19, "fire", "none")], 11, "none"),
-        ([record(14, "fire", "low"), record(11, "fire", "high")], 3, "high"),
-        ([record(7, "fire"), record(20, "fire")], None, None),
-        ([record(8, "smoke"), record(12, "none", "none")], None, None),
-        ([record(9, "fire", status="carried"), failed(10), failed(11, "skipped")], None, None),
-        ([record(99, "fire")], None, None),
-        ([], None, None),
+        ([record(8, "fire", "high"), record(14, "fire", "critical"), record(19, "fire")], 0, "high", "critical", ()),
+        ([record(8, "smoke"), record(11, "fire", "medium")], 3, "medium", "medium", ("smoke",)),
+        ([record(19, "fire", "none")], 11, "none", "none", ()),
+        ([record(14, "fire", "high"), record(11, "fire", "low")], 3, "low", "high", ()),
+        ([record(7, "fire"), record(20, "fire")], None, None, None, ()),
+        ([record(8, "smoke"), record(12, "none"), record(13, "none")], None, None, None, ("none", "smoke")),
+        ([record(9, "fire", status="carried"), failed(10), failed(11, "skipped")], None, None, None, ()),
+        ([record(99, "fire")], None, None, None, ()),
+        ([], None, None, None, ()),
     ],
 )
-def test_the_row_of_an_event(records: list[dict], after_frames: int | None, severity: str | None) -> None:
+def test_the_row_of_an_event(
+    records: list[dict], after_frames: int | None, first: str | None, severity: str | None, instead: tuple[str, ...]
+) -> None:
     (row,) = compare(records, truth(FIRE), severities=SEVERITIES).rows
     after_s = None if after_frames is None else pytest.approx(TIMES[8 + after_frames] - TIMES[8])
     assert row == EventRow(
@@ -65,8 +67,10 @@ def test_the_row_of_an_event(records: list[dict], after_frames: int | None, seve
         start_s=TIMES[8],
         end_s=TIMES[20],
         after_s=after_s,
-        reported_severity=severity,
+        first_severity=first,
+        worst_severity=severity,
         sure=(8 + after_frames) / 100 if after_frames is not None and after_frames % 2 else None,
+        instead=instead,
     )
 
 
@@ -74,7 +78,7 @@ def test_events_that_touch_and_events_of_the_same_hazard_are_kept_apart() -> Non
     told = truth(("smoke", "medium", 0, 8), FIRE, ("smoke", "high", 24, 30))
     records = [record(4, "smoke"), record(8, "smoke"), record(9, "fire"), record(25, "smoke", "high")]
     rows = compare(records, told, severities=SEVERITIES).rows
-    assert [(row.hazard, row.after_s, row.reported_severity) for row in rows] == [
+    assert [(row.hazard, row.after_s, row.worst_severity) for row in rows] == [
         ("smoke", pytest.approx(4 / 12, abs=1e-3), "low"),
         ("fire", pytest.approx(1 / 12, abs=1e-3), "low"),
         ("smoke", pytest.approx(1 / 12, abs=1e-3), "high"),
@@ -92,7 +96,8 @@ def test_only_answers_about_calm_frames_count_as_calm() -> None:
     ]
     comparison = compare(records, truth(FIRE), severities=SEVERITIES)
     assert (comparison.calm_asked, comparison.calm_right) == (3, 2)
+    assert comparison.false_alarms == (FalseAlarm(time_s=TIMES[7], hazard="fire", severity="low"),)
 
 
 def test_nothing_true_and_nothing_asked() -> None:
-    assert compare([], truth(), severities=SEVERITIES) == Comparison(rows=(), calm_asked=0, calm_right=0)
+    assert compare([], truth(), severities=SEVERITIES) == Comparison(rows=(), calm_asked=0)

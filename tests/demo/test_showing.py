@@ -84,8 +84,8 @@ def test_the_shipped_clip_end_to_end_twice(
         assert code == 0, said
         assert "site.mp4: 36 of 36 frames read, 36 records" in said
         assert "questions: 4 asked (4 ok)" in said  # 0, 0.75, 1.5 and 2.25 s
-        assert "1.0 - 2.0 s smoke medium missed -" in said
-        assert "2.0 - 3.0 s fire critical 0.2 s high" in said
+        assert "1.0 - 2.0 s smoke medium missed said none" in said
+        assert "2.0 - 3.0 s fire critical after 0.2 s high" in said
         assert "Of 2 frames asked about in which there is no hazard, 2 were answered 'none' (100%)." in said
         assert "hazardlens-out/demo/site: records.jsonl, summary.json, annotated.mp4" in said
         assert "know drawn scenes only" in said
@@ -116,6 +116,28 @@ def test_another_clip_is_drawn_from_its_seed(tmp_path: Path, monkeypatch: pytest
     assert "(100%)" in said
     records = [json.loads(line) for line in (out / "drawn-site-3" / "records.jsonl").read_text().splitlines()]
     assert records[0]["size_wh"] == [640, 360]
+
+
+def test_what_was_said_where_nothing_is_wrong_is_told(
+    clip: Clip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(monkeypatch, lambda frame: ("spill", "low") if frame == 0 else ("none", "none"))
+    code, said = run("--out", tmp_path / "out")
+    assert code == 0, said
+    assert "2 frames asked about in which there is no hazard, 1 were answered 'none' (50%)" in said.replace("\n", " ")
+    assert "false alarms: spill (low) at 0.0 s." in said.replace("\n", " ")
+
+
+def test_nothing_is_drawn_where_results_of_others_are_in_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(monkeypatch, sees_fire_only)
+    folder = tmp_path / "out" / "drawn-site-0"
+    folder.mkdir(parents=True)
+    (folder / "records.jsonl").write_text("mine")
+    with pytest.raises(OutputExistsError, match="not the demo's"):
+        run("--out", tmp_path / "out", "--seed", 0)
+    assert not list((tmp_path / "out").glob("*.mp4"))
 
 
 def test_drawing_into_a_folder_that_cannot_be_is_an_output_error(

@@ -40,6 +40,12 @@ def shipped_clip() -> Clip:
     return Clip(video=data_path("assets", "demo/site.mp4"), truth_file=data_path("assets", "demo/site.truth.json"))
 
 
+def clip_of(folder: Path, seed: int) -> Clip:
+    """Where the clip of a seed is drawn to."""
+    video = folder / f"drawn-site-{seed}.mp4"
+    return Clip(video=video, truth_file=video.with_suffix(".truth.json"))
+
+
 def drawn_clip(folder: Path, seed: int) -> Clip:
     """Draw a clip that no model was trained on.
 
@@ -55,10 +61,10 @@ def drawn_clip(folder: Path, seed: int) -> Clip:
     from drawn_site.clip import write_clip
     from drawn_site.seeds import CLIP
 
-    video = folder / f"drawn-site-{seed}.mp4"
+    clip = clip_of(folder, seed)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        truth_file = write_clip(video, CLIP + 1 + seed, _SIZE_WH, oversample=1)
+        write_clip(clip.video, CLIP + 1 + seed, _SIZE_WH, oversample=1)
     except OSError as error:
-        raise OutputError(f"{video} cannot be written: {error.strerror}", help="Give another --out.") from error
-    return Clip(video=video, truth_file=truth_file)
+        raise OutputError(f"{clip.video} cannot be written: {error.strerror}", help="Give another --out.") from error
+    return clip

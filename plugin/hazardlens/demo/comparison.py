@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +20,10 @@ class EventRow:
         start_s: When it begins, in seconds.
         end_s: When it is over, in seconds.
         after_s: Seconds from its beginning to the first answer that names it, or None where none does.
-        reported_severity: The worst severity in the answers that name it, or None.
+        first_severity: The severity in that answer, or None.
+        worst_severity: The worst severity in the answers that name it, or None.
         sure: Probability that the first of them gave to the hazard, or None where there is none or it is unknown.
+        instead: The other hazards that were named meanwhile, `none` among them, the most frequent first.
     """
 
     hazard: str
@@ -28,8 +31,25 @@ class EventRow:
     start_s: float
     end_s: float
     after_s: float | None
-    reported_severity: str | None
+    first_severity: str | None
+    worst_severity: str | None
     sure: float | None = None
+    instead: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FalseAlarm:
+    """An answer that names a hazard in a frame without any.
+
+    Attributes:
+        time_s: The frame's time in seconds.
+        hazard: The hazard that it names.
+        severity: How bad it says that is.
+    """
+
+    time_s: float
+    hazard: str
+    severity: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,12 +59,17 @@ class Comparison:
     Attributes:
         rows: One row for each true event, in order.
         calm_asked: Frames without any hazard that were asked about and answered.
-        calm_right: How many of these answers were `none`.
+        false_alarms: Those of these answers that were not `none`, in order.
     """
 
     rows: tuple[EventRow, ...]
     calm_asked: int
-    calm_right: int
+    false_alarms: tuple[FalseAlarm, ...] = ()
+
+    @property
+    def calm_right(self) -> int:
+        """How many of the answers about frames without a hazard were `none`."""
+        return self.calm_asked - len(self.false_alarms)
 
 
 def compare(records: Iterable[Mapping[str, Any]], truth: Mapping[str, Any], *, severities: Sequence[str]) -> Comparison:
@@ -64,11 +89,15 @@ def compare(records: Iterable[Mapping[str, Any]], truth: Mapping[str, Any], *, s
         for record in records
         if record["vlm"]["status"] == "ok" and record["frame"] in frames
     ]
-    calm = [fields["hazard"] for frame, fields, _ in answers if frame["hazard"] == _CALM]
+    calm = [(frame["time_s"], fields) for frame, fields, _ in answers if frame["hazard"] == _CALM]
     return Comparison(
         rows=tuple(_row(event, answers, severities) for event in truth["events"]),
         calm_asked=len(calm),
-        calm_right=calm.count(_CALM),
+        false_alarms=tuple(
+            FalseAlarm(time_s=time_s, hazard=fields["hazard"], severity=fields["severity"])
+            for time_s, fields in calm
+            if fields["hazard"] != _CALM
+        ),
     )
 
 
@@ -77,18 +106,22 @@ def _row(
     answers: Sequence[tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]],
     severities: Sequence[str],
 ) -> EventRow:
+    meanwhile = [answer for answer in answers if event["start_s"] <= answer[0]["time_s"] < event["end_s"]]
     named = [
         (frame["time_s"], fields["severity"], confidence.get("hazard", {}).get("choices", {}).get(event["hazard"]))
-        for frame, fields, confidence in answers
-        if event["start_s"] <= frame["time_s"] < event["end_s"] and fields["hazard"] == event["hazard"]
+        for frame, fields, confidence in meanwhile
+        if fields["hazard"] == event["hazard"]
     ]
-    first_s, _, sure = min(named, key=lambda answer: answer[0], default=(None, None, None))
+    others = Counter(fields["hazard"] for _, fields, _ in meanwhile if fields["hazard"] != event["hazard"])
+    first_s, first_severity, sure = min(named, key=lambda answer: answer[0], default=(None, None, None))
     return EventRow(
         hazard=event["hazard"],
         severity=event["severity"],
         start_s=event["start_s"],
         end_s=event["end_s"],
         after_s=None if first_s is None else first_s - event["start_s"],
-        reported_severity=max((severity for _, severity, _ in named), key=severities.index, default=None),
+        first_severity=first_severity,
+        worst_severity=max((severity for _, severity, _ in named), key=severities.index, default=None),
         sure=sure,
+        instead=tuple(hazard for hazard, _ in others.most_common()),
     )

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hazardlens.console import counts, print_lines, where
-from hazardlens.demo.clips import Clip, drawn_clip, shipped_clip
+from hazardlens.demo.clips import Clip, clip_of, drawn_clip, shipped_clip
 from hazardlens.demo.comparison import Comparison, EventRow, compare
 from hazardlens.errors import InputError, OutputExistsError
 from hazardlens.jobs import Job, run_jobs
@@ -41,8 +41,10 @@ def show_demo(out: Path, *, seed: int | None, console: Console, err: Console) ->
         WeightsError: If a model cannot be loaded.
     """
     _require_models()
-    clip = shipped_clip() if seed is None else _draw(out, seed, err)
+    clip = shipped_clip() if seed is None else clip_of(out, seed)
     _require_own(*folders(out, [clip.video]))
+    if seed is not None:
+        _draw(out, seed, err)
     job = Job(
         videos=[clip.video],
         out=out,
@@ -51,6 +53,7 @@ def show_demo(out: Path, *, seed: int | None, console: Console, err: Console) ->
         parts={"pipeline": _PIPELINE},
         quiet=False,
         as_json=False,
+        again="give the command again",
     )
     return run_jobs(job, out=console, err=err, tell=functools.partial(_tell, clip))
 
@@ -65,11 +68,10 @@ def _require_models() -> None:
             )
 
 
-def _draw(out: Path, seed: int, err: Console) -> Clip:
+def _draw(out: Path, seed: int, err: Console) -> None:
     with err.status(f"drawing the clip of seed {seed}"):
         clip = drawn_clip(out, seed)
     print_lines(err, [f"drew the clip of seed {seed}: {clip.video}"])
-    return clip
 
 
 def _require_own(folder: VideoFolder) -> None:
@@ -92,28 +94,30 @@ def _table(comparison: Comparison) -> Table:
     table = Table(
         box=box.SIMPLE_HEAD, title="what is true, and what was reported", title_justify="left", pad_edge=False
     )
-    for column in ("time", "true hazard", "severity", "reported after", "as"):
-        table.add_column(column, justify="right" if column == "time" else "left", no_wrap=True)
+    for column in ("time", "true hazard", "severity", "reported", "sure", "as"):
+        table.add_column(column, justify="right" if column in ("time", "sure") else "left", no_wrap=True)
     for row in comparison.rows:
         table.add_row(*_cells(row))
     return table
 
 
 def _cells(row: EventRow) -> tuple[str, ...]:
-    time = f"{row.start_s:.1f} - {row.end_s:.1f} s"
+    true = f"{row.start_s:.1f} - {row.end_s:.1f} s", row.hazard, row.severity
     if row.after_s is None:
-        return time, row.hazard, row.severity, "[red]missed[/red]", "-"
-    sure = "" if row.sure is None else f", {row.sure:.0%} sure"
-    return time, row.hazard, row.severity, f"{row.after_s:.1f} s{sure}", row.reported_severity or "-"
+        return *true, "[red]missed[/red]", "", f"said {', '.join(row.instead)}" if row.instead else "not asked"
+    grew = f", then {row.worst_severity}" if row.worst_severity != row.first_severity else ""
+    sure = "" if row.sure is None else f"{row.sure:.0%}"
+    return *true, f"after {row.after_s:.1f} s", sure, f"{row.first_severity}{grew}"
 
 
 def _calm(comparison: Comparison) -> str:
     if not comparison.calm_asked:
         return "No frame without a hazard was asked about."
     share = comparison.calm_right / comparison.calm_asked
+    alarms = ", ".join(f"{one.hazard} ({one.severity}) at {one.time_s:.1f} s" for one in comparison.false_alarms)
     return (
         f"Of {comparison.calm_asked} frames asked about in which there is no hazard, {comparison.calm_right} were "
-        f"answered 'none' ({share:.0%})."
+        f"answered 'none' ({share:.0%}){f'; false alarms: {alarms}' if alarms else ''}."
     )
 
 
@@ -121,4 +125,4 @@ def _next() -> str:
     site = Pipeline.load("site")
     vlm = f" --vlm {site.vlm.model}" if site.vlm else ""
     command = f"hazardlens process VIDEO --detector {site.detector.weights}{vlm}"
-    return f"These models know drawn scenes only. With your own video and real models: {command}"
+    return f"These models know drawn scenes only. With your own video and real models (docs/models.md): {command}"
