@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import os
 import re
 import subprocess
 import sys
@@ -112,6 +113,31 @@ def test_the_wheel_brings_its_data_and_finds_it(wheel: Path) -> None:
     run = subprocess.run(command, env={"PYTHONPATH": str(wheel)}, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert all(Path(path).is_relative_to(wheel) for path in run.stdout.split())
+
+
+OFFLINE = """
+import socket, sys
+def refuse(*arguments, **named):
+    print("NETWORK", arguments[0], file=sys.stderr)
+    raise OSError("no network")
+socket.getaddrinfo = socket.create_connection = socket.socket.connect = refuse
+from hazardlens.cli import app
+app(["demo", "--out", sys.argv[1]])
+"""
+
+
+@pytest.mark.full
+def test_the_demo_runs_from_the_wheel_without_a_network(wheel: Path, tmp_path: Path) -> None:
+    """Nothing is asked of one, but that Ultralytics looks up two names when it is imported, to see whether it is there."""
+    environment = {"PYTHONPATH": str(wheel), "HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    command = [sys.executable, "-c", OFFLINE, str(tmp_path / "out")]
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert "These models know drawn scenes only" in run.stdout
+    assert {*re.findall("NETWORK (.*)", run.stderr)} <= {"one.one.one.one", "dns.google"}
+    assert {path.name for path in (tmp_path / "out" / "site").iterdir()} == {
+        "annotated.mp4", "records.jsonl", "summary.json"
+    }  # fmt: skip
 
 
 OPTIMISED = """
