@@ -128,7 +128,7 @@ app(["demo", "--out", sys.argv[1]])
 
 @pytest.mark.full
 def test_the_demo_runs_from_the_wheel_without_a_network(wheel: Path, tmp_path: Path) -> None:
-    """Nothing is asked of one, but that Ultralytics looks up two names when it is imported, to see whether it is there."""
+    """Nothing is asked of one; only Ultralytics looks up two names as it is imported, to see whether it is there."""
     environment = {"PYTHONPATH": str(wheel), "HOME": str(tmp_path), "PATH": os.environ["PATH"]}
     command = [sys.executable, "-c", OFFLINE, str(tmp_path / "out")]
     run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
