@@ -16,7 +16,7 @@ from hazardlens.testing import FakeServer
 from hazardlens.testing.server import FAULTS, Act, Received, answer, error, holding, ignoring
 from hazardlens.vlm.base import View
 from hazardlens.vlm.remote.model import RemoteVlm
-from tests.vlm.remote.asking import ask, opened, question, remote
+from tests.vlm.remote.asking import HAZARD, ask, opened, question, remote
 
 APIS = ("chat.completions", "responses")
 
@@ -153,6 +153,7 @@ def test_requests_are_passed_on_unchanged(server: FakeServer) -> None:
         ("prose", "invalid", 2),
         ("two_answers", "invalid", 2),
         ("surrogates", "invalid", 2),
+        ("outer_surrogates", "invalid", 2),
         ("twice", "invalid", 2),
         ("refusal", "refused", 1),
         ("refusal_in_words", "refused", 1),
@@ -208,6 +209,54 @@ def test_an_invalid_answer_is_asked_for_again_with_what_is_wrong() -> None:
     assert result.reply.told == '{"hazard": "dragon"}'
     assert result.reason is not None
     assert "dragon" in result.reason
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_half_a_surrogate_pair_neither_breaks_the_next_try_nor_speaks_against_the_server(api: Any) -> None:
+    with FakeServer(then_well("outer_surrogates")) as server:
+        vlm = remote(server.base_url, api=api)
+        result = ask(vlm)
+        assert (result.status, result.attempts, server.count) == ("ok", 2, 2)
+        assert "\ufffd half a pair" in server.received[1].prompt
+        server.behave = FAULTS["outer_surrogates"]
+        result = ask(vlm)
+    assert result.reply is not None
+    assert "\ufffd half a pair" in str(result.reply.told)
+    for said in (result.reason, result.reply.told, result.reply.text):
+        assert str(said).encode()
+    assert vlm._line.breaker.fail_counter == 0
+
+
+@pytest.mark.parametrize("schema", [HAZARD, FieldSchema.load({"gbnf": "root ::= [^X]+"})])
+def test_an_answer_that_only_a_mark_in_place_of_half_a_pair_would_make_valid_is_invalid(schema: FieldSchema) -> None:
+    fields = {"notes": "\ud800" * 10, "hazard": "none", "severity": "none", "detections": []}
+    said = json.dumps(fields, ensure_ascii=False)
+    with FakeServer(lambda asked: answer(asked, said)) as server:
+        result = ask(remote(server.base_url, dialect="vllm"), asked=0, schema=schema)
+    assert (result.status, result.fields, server.count) == ("invalid", None, 2), result.reason
+    assert "surrogate" in str(result.reason)
+
+
+def test_halves_of_a_surrogate_pair_outside_of_a_valid_answer_reach_no_record() -> None:
+    def behave(asked: Received) -> Act:
+        whole = json.loads(json.loads(holding(asked).body)["choices"][0]["message"]["content"])
+        return answer(asked, "<think>\ud800\U0001f525</think>" + json.dumps(whole))
+
+    with FakeServer(behave) as server:
+        result = ask(remote(server.base_url))
+    assert result.status == "ok", result.reason
+    assert result.reply is not None
+    assert (result.reply.told or "").startswith("<think>\ufffd\U0001f525</think>")
+
+
+@pytest.mark.parametrize("value", ["\ud800", float("nan")])
+def test_a_request_that_cannot_be_written_is_the_callers_fault(server: FakeServer, value: Any) -> None:
+    vlm = remote(server.base_url, request={"extra_body": {"stop": value}}, breaker_failures=2)
+    for _ in range(3):
+        result = ask(vlm)
+        assert (result.status, result.attempts, server.count) == ("error", 0, 0)
+        assert str(result.reason).startswith("the request cannot be written: ")
+    assert vlm._line.breaker.fail_counter == 0
 
 
 def test_a_cut_answer_is_asked_for_again_with_a_larger_budget() -> None:

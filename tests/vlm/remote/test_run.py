@@ -41,7 +41,7 @@ EXPECTED = {
         "busy_date", "busy_riddle",
     ),
     "truncated": ("cut", "cut_silently"),
-    "invalid": ("invalid", "prose", "two_answers", "surrogates", "twice"),
+    "invalid": ("invalid", "prose", "two_answers", "surrogates", "outer_surrogates", "twice"),
     "refused": ("refusal", "refusal_in_words", "refusal_in_a_field", "filtered"),
     "timeout": ("hang", "drip"),
 }  # fmt: skip

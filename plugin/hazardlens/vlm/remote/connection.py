@@ -17,7 +17,7 @@ import httpx2
 from hazardlens.errors import PipelineError, WeightsError
 from hazardlens.vlm.remote.dialects import Api
 from hazardlens.vlm.remote.redaction import Redactor
-from hazardlens.vlm.remote.transport import AsyncGuardedTransport, Guard, GuardedTransport
+from hazardlens.vlm.remote.transport import AsyncGuardedTransport, Guard, GuardedTransport, writing
 
 OPENAI_KEY = "OPENAI_API_KEY"
 _NO_KEY = "none"
@@ -94,12 +94,14 @@ class Connection:
         self._llm = _llm(endpoint, key, {**endpoint.headers, **secret_headers})
 
     async def call_async(self, messages: Messages, arguments: Mapping[str, Any]) -> object:
-        """Ask once, asynchronously; gives what the SDK gives, raises what it raises."""
-        return await self._llm.async_call(messages, **arguments)
+        """Ask once, asynchronously; gives what the SDK gives, raises what it raises, or an UnsentError."""
+        with writing():
+            return await self._llm.async_call(messages, **arguments)
 
     def call(self, messages: Messages, arguments: Mapping[str, Any]) -> object:
-        """Ask once; gives what the SDK gives, raises what it raises."""
-        return self._llm(messages, **arguments)
+        """Ask once; gives what the SDK gives, raises what it raises, or an UnsentError."""
+        with writing():
+            return self._llm(messages, **arguments)
 
     async def close_async(self) -> None:
         """Close the connections."""

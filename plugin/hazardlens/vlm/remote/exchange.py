@@ -21,9 +21,10 @@ from hazardlens.vlm.remote.connection import Connection, Messages
 from hazardlens.vlm.remote.faults import SERVER_FAULTS, Fault, Kind, fault_of
 from hazardlens.vlm.remote.limits import Gate, Spending
 from hazardlens.vlm.remote.patience import Patience
-from hazardlens.vlm.remote.reading import Said, read_response, refusal_in
+from hazardlens.vlm.remote.reading import Said, encodable, read_response, refusal_in
 from hazardlens.vlm.remote.redaction import Redactor
 from hazardlens.vlm.remote.restoring import restored
+from hazardlens.vlm.remote.transport import UnsentError
 from hazardlens.vlm.remote.wire import budget_in
 
 _ENDS: Mapping[Kind, ReplyEnd] = {
@@ -197,6 +198,8 @@ class Exchange:
                 said = read_response(response, connection.endpoint.api, connection.redact)
             except Exception as error:  # noqa: BLE001 - each becomes a fault, of which some are tried again
                 fault = fault_of(error, connection.redact)
+                if isinstance(error, UnsentError):
+                    self._attempts -= 1
                 if fault.wait_s is not None:
                     self.line.gate.hold(fault.wait_s)
                 raise fault from None
@@ -232,7 +235,7 @@ class Exchange:
             raise Fault("truncated", _CUT_SILENTLY if cut else _NOT_WHOLE, said=said, text=raw)
         try:
             refusal = refusal_in(schema.parse(text))
-        except AnswerError as error:
+        except (AnswerError, UnicodeEncodeError) as error:
             refusal = refusal_in(text)
             if refusal is None and cut:
                 raise Fault("truncated", _CUT_SILENTLY, said=said, text=raw) from None
@@ -240,7 +243,7 @@ class Exchange:
                 raise Fault("invalid", redact(str(error)), said=said, text=raw) from None
         if refusal is not None:
             raise Fault("refused", f"the answer is a refusal: {refusal}", said=said, text=raw)
-        return self._reply(text=text, raw=raw)
+        return self._reply(text=text, raw=encodable(raw))
 
     def _reply(self, *, text: str, raw: str, end: ReplyEnd = "complete", reason: str | None = None) -> Reply:
         return Reply(

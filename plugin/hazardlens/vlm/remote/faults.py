@@ -11,9 +11,9 @@ from typing import Any, Literal
 import openai
 import pybreaker
 
-from hazardlens.vlm.remote.reading import MalformedResponseError, Said
+from hazardlens.vlm.remote.reading import MalformedResponseError, Said, encodable
 from hazardlens.vlm.remote.redaction import Redactor
-from hazardlens.vlm.remote.transport import AnswerTooLargeError
+from hazardlens.vlm.remote.transport import AnswerTooLargeError, UnsentError
 
 Kind = Literal[
     "transport",
@@ -48,17 +48,19 @@ class Fault(Exception):  # noqa: N818 - it never leaves the package
         wait_s: Seconds that the server asks to wait, or None.
         said: What the server said, or None.
         text: The answer's text in the schema's own form, where there is one.
+
+    In both texts a mark stands in place of half a surrogate pair, which nothing could write.
     """
 
     def __init__(
         self, kind: Kind, reason: str, *, wait_s: float | None = None, said: Said | None = None, text: str = ""
     ) -> None:
-        super().__init__(reason)
+        self.reason = encodable(reason)
+        super().__init__(self.reason)
         self.kind = kind
-        self.reason = reason
         self.wait_s = wait_s
         self.said = said
-        self.text = text
+        self.text = encodable(text)
 
 
 def fault_of(error: Exception, redact: Redactor) -> Fault:
@@ -78,6 +80,8 @@ def fault_of(error: Exception, redact: Redactor) -> Fault:
             return Fault("open", "not asked: the server failed several times in a row and is left alone for a while")
         case MalformedResponseError() | openai.APIResponseValidationError():
             return Fault("malformed", redact(str(error)))
+        case UnsentError():
+            return Fault("rejected", redact(str(error))[:_TOLD])
         case ValueError() | RecursionError():
             told = f"{type(error).__name__}: {redact(str(error))[:_TOLD]}"
             return Fault("malformed", f"the server's answer cannot be read: {told}")
