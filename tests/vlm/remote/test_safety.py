@@ -5,6 +5,7 @@ import logging
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,8 @@ ECHOES = {
     "answer": in_answer,
     "refusal": lambda asked: answer(asked, "", refusal=echo(asked)),
     "header": lambda asked: error(429, echo(asked), headers={"Retry-After": echo(asked)}),
+    "request_id": lambda asked: replace(holding(asked), headers={"X-Request-Id": echo(asked)}),
+    "request_id_of_an_error": lambda asked: error(500, "no", headers={"X-Request-Id": echo(asked)}),
     "moved": lambda asked: Act(status=302, headers={"Location": f"http://localhost:9/{echo(asked)}"}),
 }
 

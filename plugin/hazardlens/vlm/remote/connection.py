@@ -22,7 +22,7 @@ from hazardlens.vlm.remote.transport import AsyncGuardedTransport, Guard, Guarde
 OPENAI_KEY = "OPENAI_API_KEY"
 _NO_KEY = "none"
 _OPENAI_URL = "https://api.openai.com/v1"
-_WIRE_LOGS = ("httpcore2", "httpx2")
+_WIRE_LOGS = ("httpcore2", "httpx2", "openai._base_client", "openai._response", "openai._legacy_response")
 _CONNECT_S = 10.0
 _MOST_BYTES = 16 * 2**20
 
@@ -137,7 +137,7 @@ def _llm(endpoint: Endpoint, key: str, headers: Mapping[str, str]) -> Any:
         raise WeightsError("this Ultralytics has no LLM", help="pip install -U ultralytics") from error
     from openai import AsyncOpenAI, OpenAI
 
-    for name in _WIRE_LOGS:  # they print whole URLs, and headers as a server sends them
+    for name in _WIRE_LOGS:  # they print whole URLs, and headers and ids as a server sends them
         if logging.getLogger(name).level == logging.NOTSET:
             logging.getLogger(name).setLevel(logging.WARNING)
     # What the SDK finds in its own environment variables goes to OpenAI only.
