@@ -1,6 +1,8 @@
 """The remote VLM against a fake server: requests, statuses, tries, and what all questions share."""
 
 import json
+import re
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +17,7 @@ from hazardlens.schema import FieldSchema
 from hazardlens.testing import FakeServer
 from hazardlens.testing.server import FAULTS, Act, Received, answer, error, holding, ignoring
 from hazardlens.vlm.base import View
+from hazardlens.vlm.remote import reuse
 from hazardlens.vlm.remote.model import RemoteVlm
 from tests.vlm.remote.asking import HAZARD, ask, opened, question, remote
 
@@ -380,6 +383,44 @@ def test_an_answer_is_reused_for_the_same_bytes_only(server: FakeServer) -> None
     assert (first.reply.reused, again.reply.reused, other.reply.reused) == (False, True, False)
     assert again.fields == first.fields
     assert (again.reply.output_tokens, again.attempts, server.count) == (0, 0, 2)
+
+
+def test_what_is_kept_for_reuse_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reuse, "_KEPT_BYTES", 10_000)
+
+    def behave(asked: Received) -> Act:
+        whole = json.loads(json.loads(holding(asked).body)["choices"][0]["message"]["content"])
+        return answer(asked, f"<think>{'x' * 4_000}</think>{json.dumps(whole)}")
+
+    with FakeServer(behave) as server:
+        vlm = remote(server.base_url, reuse=True)
+        for index in (0, 1, 1, 2, 2, 0):
+            assert ask(vlm, index).status == "ok"
+        assert server.count == 4, "the last two are kept"
+    assert vlm._reuse is not None
+    assert vlm._reuse._bytes == sum(map(reuse._size, vlm._reuse._replies.values())) <= 10_000
+
+
+@pytest.mark.parametrize("fault", ["invalid", "refused", "truncated", "ok"])
+def test_of_a_large_answer_no_more_is_kept_than_records_keep(fault: str) -> None:
+    """Beside a valid one, which is what its fields are made of."""
+    large = "\u00e9" * 2**20
+
+    def behave(asked: Received) -> Act:
+        whole = json.loads(json.loads(holding(asked).body)["choices"][0]["message"]["content"])
+        valid = f"<think>{large}</think>{json.dumps(whole)}"
+        said = {"ok": valid, "refused": f"I cannot help. {large}"}.get(fault, f'{{"hazard": "{large}')
+        return answer(asked, said, finish="length" if fault == "truncated" else "stop")
+
+    with FakeServer(behave) as server:
+        result = ask(remote(server.base_url, max_new_tokens=10_000_000))
+    assert result.status == fault
+    assert result.reply is not None
+    assert result.reply.told is not None
+    assert 2**16 - 2 <= len(result.reply.told.encode()) <= 2**16
+    assert re.search(r"\.\.\. \[cut, 2,097,\d\d\d bytes in all\]$", result.reply.told)
+    assert sys.getsizeof(result.reply.text) < 200_000
+    assert len(result.reason or "") < 5_000
 
 
 def test_a_failed_answer_is_never_reused() -> None:

@@ -6,6 +6,7 @@ import random
 import statistics
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,16 @@ import pytest
 import hazardlens
 from hazardlens.errors import PipelineError, ServerError
 from hazardlens.frames.base import Frame
+from hazardlens.merge import stream
 from hazardlens.merge.outcome import Outcome, Stages
 from hazardlens.merge.stream import FrameStream
 from hazardlens.parts import load_vlm, settle
 from hazardlens.pipeline import Pipeline
+from hazardlens.record import FrameRecord
 from hazardlens.testing import FakeDetector, FakeServer, FakeVlm
 from hazardlens.testing.server import FAULTS, Act, Received, holding
 from hazardlens.testing.video import draw_video
-from hazardlens.vlm.base import View, Vlm
+from hazardlens.vlm.base import Question, Reply, Shown, View, Vlm
 from hazardlens.vlm.fallback import FallbackVlm
 from hazardlens.vlm.remote.model import RemoteVlm
 from tests.vlm.remote.asking import HAZARD, ask, check, remote
@@ -67,13 +70,13 @@ def frames(count: int, seen: Callable[[int], int] = lambda index: index) -> Iter
 
 
 def run(vlm: Vlm, count: int, seen: Callable[[int], int] = lambda index: index) -> Iterator[Outcome]:
-    stream = FrameStream(
+    running = FrameStream(
         pipeline=PIPELINE, schema=HAZARD, detector=FakeDetector(), vlm=vlm, stages=Stages(), keep_pixels=False
     )
     try:
-        yield from stream.outcomes(frames(count, seen))
+        yield from running.outcomes(frames(count, seen))
     finally:
-        stream.close()
+        running.close()
 
 
 def test_every_fault_has_a_status() -> None:
@@ -190,6 +193,48 @@ def test_records_are_in_order_and_questions_are_in_flight_together() -> None:
     assert [record.frame for record in records] == list(range(16))
     assert {record.vlm.status for record in records} == {"ok"}
     assert running[1] == 4
+
+
+def test_large_answers_behind_one_that_hangs_hold_a_bounded_amount_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "_WAITING_BYTES", 2**20)
+    let_go = threading.Event()
+
+    class FakeLargeVlm(FakeVlm):
+        """Hangs at the first question, and says a quarter of a MiB of nonsense to all others."""
+
+        concurrency = 2
+        asked = 0
+
+        def ask(self, question: Question, shown: Shown, stop: threading.Event) -> Reply:
+            if question.frame.index == 0:
+                let_go.wait(30)
+            self.asked += 1
+            return Reply(text="x" * 2**18)
+
+    vlm, records = FakeLargeVlm(), list[FrameRecord]()
+    running = threading.Thread(target=lambda: records.extend(outcome.record for outcome in run(vlm, 60)))
+    running.start()
+    for _ in range(1_000):
+        if vlm.asked >= 4:
+            break
+        threading.Event().wait(0.01)
+    threading.Event().wait(0.3)
+    assert 4 <= vlm.asked <= 4 + 5, "as many as fit, and those that were in the lane by then"
+    let_go.set()
+    running.join()
+    assert [record.frame for record in records] == list(range(60))
+    assert {record.vlm.status for record in records} == {"invalid"}
+
+
+def test_what_waits_is_counted_down_to_nothing() -> None:
+    with FakeServer() as server:
+        waiting = FrameStream(
+            pipeline=PIPELINE, schema=HAZARD, detector=FakeDetector(), vlm=remote(server.base_url, concurrency=3),
+            stages=Stages(), keep_pixels=False,
+        )  # fmt: skip
+        assert len(list(waiting.outcomes(frames(12)))) == 12
+        waiting.close()
+    assert waiting._waiting_bytes == 0
 
 
 def test_limits_skip_questions_and_say_so() -> None:

@@ -17,6 +17,7 @@ from hazardlens.schema import AnswerError, GroundedSchema
 from hazardlens.schema.bare import GroundedText
 from hazardlens.schema.spelling import read_strict, spell
 from hazardlens.vlm.base import Enforced, Reply, ReplyEnd
+from hazardlens.vlm.keeping import kept
 from hazardlens.vlm.remote.connection import Connection, Messages
 from hazardlens.vlm.remote.faults import SERVER_FAULTS, Fault, Kind, fault_of
 from hazardlens.vlm.remote.limits import Gate, Spending
@@ -206,7 +207,7 @@ class Exchange:
             self._sent = budget_in(arguments)
             self._count(said)
             if said.end == "failed":
-                raise Fault("server", said.reason or "the server failed", said=said)
+                raise Fault("server", said.reason or "the server failed")
             return said
 
     def _count(self, said: Said) -> None:
@@ -229,26 +230,26 @@ class Exchange:
         if told is not None:
             text = raw = told
         if said.end in ("truncated", "refused"):
-            raise Fault("truncated" if said.end == "truncated" else "refused", said.reason or "", said=said, text=raw)
+            raise Fault("truncated" if said.end == "truncated" else "refused", said.reason or "", text=raw)
         cut = said.output_tokens is not None and self._sent is not None and said.output_tokens >= self._sent
         if isinstance(schema, GroundedText) and (cut or not (said.is_whole or _is_object(text))):
-            raise Fault("truncated", _CUT_SILENTLY if cut else _NOT_WHOLE, said=said, text=raw)
+            raise Fault("truncated", _CUT_SILENTLY if cut else _NOT_WHOLE, text=raw)
         try:
             refusal = refusal_in(schema.parse(text))
         except (AnswerError, UnicodeEncodeError) as error:
             refusal = refusal_in(text)
             if refusal is None and cut:
-                raise Fault("truncated", _CUT_SILENTLY, said=said, text=raw) from None
+                raise Fault("truncated", _CUT_SILENTLY, text=raw) from None
             if refusal is None:
-                raise Fault("invalid", redact(str(error)), said=said, text=raw) from None
+                raise Fault("invalid", redact(str(error)), text=raw) from None
         if refusal is not None:
-            raise Fault("refused", f"the answer is a refusal: {refusal}", said=said, text=raw)
-        return self._reply(text=text, raw=encodable(raw))
+            raise Fault("refused", f"the answer is a refusal: {refusal}", text=raw)
+        return self._reply(text=text, raw=raw)
 
     def _reply(self, *, text: str, raw: str, end: ReplyEnd = "complete", reason: str | None = None) -> Reply:
         return Reply(
             text=text,
-            raw=raw if raw != text else None,
+            raw=kept(encodable(raw)) if raw != text else None,
             end=end,
             reason=reason,
             input_tokens=self._tokens["input"],

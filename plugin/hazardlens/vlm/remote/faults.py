@@ -11,7 +11,8 @@ from typing import Any, Literal
 import openai
 import pybreaker
 
-from hazardlens.vlm.remote.reading import MalformedResponseError, Said, encodable
+from hazardlens.vlm.keeping import kept
+from hazardlens.vlm.remote.reading import MalformedResponseError, encodable
 from hazardlens.vlm.remote.redaction import Redactor
 from hazardlens.vlm.remote.transport import AnswerTooLargeError, UnsentError
 
@@ -36,6 +37,7 @@ SERVER_FAULTS: frozenset[Kind] = frozenset({"transport", "server", "malformed", 
 """What speaks against the server itself: it is tried again, and counted by the circuit breaker."""
 
 _TOLD = 300
+_MOST_REASON = 4_000
 _MOST_WAIT_S = 3600.0
 
 
@@ -46,21 +48,19 @@ class Fault(Exception):  # noqa: N818 - it never leaves the package
         kind: What went wrong.
         reason: The same in words, without secrets.
         wait_s: Seconds that the server asks to wait, or None.
-        said: What the server said, or None.
         text: The answer's text in the schema's own form, where there is one.
 
-    In both texts a mark stands in place of half a surrogate pair, which nothing could write.
+    In both texts a mark stands in place of half a surrogate pair, which nothing could write, and both are cut to what
+    records keep, for a server may say any amount.
     """
 
-    def __init__(
-        self, kind: Kind, reason: str, *, wait_s: float | None = None, said: Said | None = None, text: str = ""
-    ) -> None:
-        self.reason = encodable(reason)
+    def __init__(self, kind: Kind, reason: str, *, wait_s: float | None = None, text: str = "") -> None:
+        reason = encodable(reason)
+        self.reason = reason if len(reason) <= _MOST_REASON else f"{reason[:_MOST_REASON]} ..."
         super().__init__(self.reason)
         self.kind = kind
         self.wait_s = wait_s
-        self.said = said
-        self.text = encodable(text)
+        self.text = kept(encodable(text))
 
 
 def fault_of(error: Exception, redact: Redactor) -> Fault:
