@@ -178,6 +178,26 @@ def test_each_failure_has_its_status_and_its_number_of_tries(api: Any, fault: st
     assert (result.reason is None) == (status == "ok")
 
 
+@pytest.mark.parametrize(
+    ("code", "tries"),
+    [
+        *((code, 1) for code in (400, 401, 403, 404, 405, 408, 409, 410, 413, 415, 422, 425, 451)),
+        *((code, 4) for code in (500, 502, 503, 504, 529)),
+    ],
+)
+def test_what_a_status_code_means(code: int, tries: int) -> None:
+    """No refusal of a request is sent again, 429 apart; the server's own faults are."""
+    with FakeServer(lambda asked: error(code, "no")) as server:
+        vlm = remote(server.base_url)
+        result = ask(vlm)
+    assert (result.status, server.count, result.reason) == (
+        "error",
+        tries,
+        f"HTTP {code}: no" + (f" ({tries} tries)" if tries > 1 else ""),
+    )
+    assert vlm._line.breaker.fail_counter == (tries if tries > 1 else 0)
+
+
 @pytest.mark.parametrize("fault", ["hang", "drip"])
 @pytest.mark.parametrize("api", APIS)
 def test_a_server_that_takes_too_long_is_given_up(api: Any, fault: str) -> None:

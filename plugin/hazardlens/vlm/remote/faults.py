@@ -117,7 +117,7 @@ def _by_status(error: openai.APIStatusError, redact: Redactor) -> Fault:
         if "insufficient_quota" in (error.code, error.type):
             return Fault("rejected", reason)
         return Fault("busy", reason, wait_s=wait_s)
-    if status in (408, 425) or status >= 500:
+    if status >= 500:
         return Fault("busy" if status == 503 and wait_s is not None else "server", reason, wait_s=wait_s)
     return Fault("rejected", reason)
 
