@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tenacity import AsyncRetrying, RetryCallState
 
 from hazardlens.errors import ServerError
 from hazardlens.testing import FakeServer, FakeVlm
@@ -18,6 +19,7 @@ from hazardlens.vlm.fallback import FallbackVlm
 from hazardlens.vlm.prompt import show
 from hazardlens.vlm.remote import reading
 from hazardlens.vlm.remote.limits import Gate
+from hazardlens.vlm.remote.patience import Patience
 from hazardlens.vlm.remote.reading import read_response
 from hazardlens.vlm.remote.restoring import unwrapped
 from tests.vlm.remote.asking import HAZARD, ask, question, remote
@@ -208,3 +210,39 @@ def test_a_gate_that_would_open_too_late_ends_the_wait() -> None:
             return await waiting
 
     assert not asyncio.run(waits())
+
+
+def test_those_who_wait_at_a_gate_do_not_pass_all_at_once() -> None:
+    async def passes() -> list[float]:
+        gate, times = Gate(), list[float]()
+
+        async def passing() -> None:
+            assert await gate.passed(time.monotonic() + 30.0)
+            assert not gate.closed_s
+            times.append(time.monotonic())
+
+        gate.hold(0.5)
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(12):
+                tasks.create_task(passing())
+        return times
+
+    times = asyncio.run(passes())
+    assert max(times) - min(times) > 0.02, "chance alone would bring them as near as that once in 10**7 runs"
+
+
+def test_a_wait_that_ends_with_a_gate_does_not_end_for_all_at_once() -> None:
+    gate, patience = Gate(), Patience(first_wait_s=0.01)
+    gate.hold(100.0)
+    waits = [patience.wait_s(RetryCallState(AsyncRetrying(), None, (), {}), gate) for _ in range(8)]
+    assert all(99.0 < wait_s <= 101.0 for wait_s in waits)
+    assert max(waits) - min(waits) > 0.01
+    assert all(100.9 < gate.opens_in_s(last=True) <= 102.0 for _ in range(8))
+
+
+def test_nobody_waits_at_a_gate_beyond_the_time_given() -> None:
+    gate = Gate()
+    gate.hold(0.3)
+    until_s = time.monotonic() + 0.31
+    assert gate.passed_here(until_s)
+    assert gate.opens_in_s() == 0

@@ -16,7 +16,7 @@ from hazardlens.errors import PipelineError, SchemaError
 from hazardlens.schema import FieldSchema
 from hazardlens.testing import FakeServer
 from hazardlens.testing.server import FAULTS, Act, Received, answer, error, holding, ignoring
-from hazardlens.vlm.base import View
+from hazardlens.vlm.base import Answer, View
 from hazardlens.vlm.remote import reuse
 from hazardlens.vlm.remote.model import RemoteVlm
 from tests.vlm.remote.asking import HAZARD, ask, opened, question, remote
@@ -311,28 +311,61 @@ def test_where_the_context_has_no_room_for_more_the_answer_stays_cut() -> None:
     assert (result.reply.told or "").startswith('{"notes": "x')
 
 
-def test_retry_after_holds_the_whole_lane() -> None:
-    """While one question was told to wait, another one is not sent either."""
+@pytest.mark.parametrize("headers", [{"Retry-After": "0.6"}, {}])
+def test_a_server_that_is_busy_holds_the_whole_lane(headers: dict[str, str]) -> None:
+    """While one question waits, as long as the server asks or as waits have grown, another one is not sent either."""
     held = threading.Event()
 
     def behave(asked: Received) -> Act:
         if asked.number == 0:
             held.set()
-            return error(429, headers={"Retry-After": "0.6"})
+            return error(429, headers=headers)
         return holding(asked)
 
     with FakeServer(behave) as server:
-        vlm = remote(server.base_url, concurrency=2)
+        vlm = remote(server.base_url, concurrency=2, first_wait_s=0.6)
         first = threading.Thread(target=ask, args=(vlm, 0))
         first.start()
         assert held.wait(5)
-        while not vlm._line.gate.closed_s:
+        while first.is_alive() and not vlm._line.gate.closed_s:
             first.join(0.01)
         other = ask(vlm, 1)
         first.join()
     assert other.status == "ok"
     assert other.latency_s > 0.2
     assert server.count == 3
+
+
+def test_a_question_that_is_always_turned_away_keeps_no_other_from_being_asked() -> None:
+    def behave(asked: Received) -> Act:
+        return error(429) if asked.pictures == server.received[0].pictures else holding(asked)
+
+    with FakeServer(behave) as server:
+        vlm = remote(server.base_url, concurrency=2, first_wait_s=0.1, timeout_s=3.0)
+        results = list[Answer]()
+        first = threading.Thread(target=lambda: results.append(ask(vlm, 0)))
+        first.start()
+        while not server.count:
+            first.join(0.01)
+        others = [ask(vlm, index) for index in range(1, 6)]
+        first.join()
+    assert [other.status for other in others] == ["ok"] * 5, [other.reason for other in others]
+    assert [result.status for result in results] == ["error"]
+    assert "HTTP 429" in str(results[0].reason)
+
+
+def test_what_became_of_a_question_says_more_than_that_it_would_have_to_wait() -> None:
+    def behave(asked: Received) -> Act:
+        if asked.number:
+            return error(429, headers={"Retry-After": "900"})
+        vlm._line.gate.hold(900.0)
+        return FAULTS["invalid"](asked)
+
+    with FakeServer(behave) as server:
+        vlm = remote(server.base_url)
+        result = ask(vlm)
+    assert (result.status, result.attempts, server.count) == ("invalid", 1, 1)
+    assert "dragon" in str(result.reason)
 
 
 def test_a_wait_longer_than_an_answer_may_take_is_not_waited_for() -> None:

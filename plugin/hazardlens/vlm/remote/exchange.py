@@ -177,7 +177,7 @@ class Exchange:
     async def _ask(self) -> Reply:
         if not await self.line.gate.passed(self._until_s):
             asks = f"the server asks to wait {self.line.gate.closed_s:.0f} s, longer than an answer may take"
-            raise Fault("rejected", asks)
+            raise Fault("open", asks)
         spent = self.line.spending.take_call()
         if spent is not None:
             raise Fault("spent", spent)

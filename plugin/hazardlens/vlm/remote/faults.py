@@ -31,7 +31,7 @@ Kind = Literal[
 ]
 """What went wrong: on the way, in the server, an answer that is no answer, no answer in time, too many requests, an
 answer that the schema does not allow, one that was cut, a refusal, a request that will never be taken, a circuit
-breaker that is open, a limit of ours that is spent."""
+breaker that is open or a wait that is too long, a limit of ours that is spent."""
 
 SERVER_FAULTS: frozenset[Kind] = frozenset({"transport", "server", "malformed", "timeout"})
 """What speaks against the server itself: it is tried again, and counted by the circuit breaker."""
