@@ -14,6 +14,7 @@ from typing import Any
 
 from hazardlens.errors import ServerError
 from hazardlens.schema import GroundedSchema
+from hazardlens.secrecy import secrets_in
 from hazardlens.vlm.base import Enforced, Question, Reply, Shown, View, Vlm
 from hazardlens.vlm.remote.connection import Connection, Endpoint, messages_for
 from hazardlens.vlm.remote.dialects import AUTO, DIALECTS, Api, Dialect, first_dialect
@@ -125,6 +126,7 @@ class RemoteVlm(Vlm):
             headers=dict(headers or {}),
             headers_env=dict(headers_env or {}),
             more_headers=tuple((request or {}).get("extra_headers") or {}),
+            more_secrets=tuple(text for _, text in secrets_in(request or {})),
             ca_file=ca_file,
             try_timeout_s=patience.try_s,
             concurrency=concurrency,
