@@ -12,16 +12,19 @@ import pytest
 from tenacity import AsyncRetrying, RetryCallState
 
 from hazardlens.errors import ServerError
+from hazardlens.schema import FieldSchema
 from hazardlens.testing import FakeServer, FakeVlm
 from hazardlens.testing.server import FAULTS, Act, Received, answer, holding
 from hazardlens.vlm.base import Question, Reply, Shown
 from hazardlens.vlm.fallback import FallbackVlm
 from hazardlens.vlm.prompt import show
-from hazardlens.vlm.remote import reading
+from hazardlens.vlm.remote import exchange, model, reading, wire
 from hazardlens.vlm.remote.limits import Gate
+from hazardlens.vlm.remote.loop import THREAD_NAME, submit
 from hazardlens.vlm.remote.patience import Patience
 from hazardlens.vlm.remote.reading import read_response
 from hazardlens.vlm.remote.restoring import unwrapped
+from hazardlens.vlm.remote.reuse import Reuse
 from tests.vlm.remote.asking import HAZARD, ask, question, remote
 
 FENCED = "```\n"
@@ -246,3 +249,53 @@ def test_nobody_waits_at_a_gate_beyond_the_time_given() -> None:
     until_s = time.monotonic() + 0.31
     assert gate.passed_here(until_s)
     assert gate.opens_in_s() == 0
+
+
+def test_work_of_a_question_is_done_in_the_thread_that_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop, which all questions share, only waits for servers; one shape of a schema is written once."""
+    seen = dict[str, set[str]]()
+
+    def noting(module: Any, name: str) -> None:
+        work = getattr(module, name)
+
+        def noted(*given: Any, **named: Any) -> Any:
+            seen.setdefault(name, set()).add(threading.current_thread().name)
+            return work(*given, **named)
+
+        monkeypatch.setattr(module, name, noted)
+
+    for module, name in ((model, "data_uris"), (wire, "form_for"), (Reuse, "key"), (exchange, "restored")):
+        noting(module, name)
+
+    def behave(asked: Received) -> Act:
+        whole = json.loads(json.loads(holding(asked).body)["choices"][0]["message"]["content"])
+        return answer(asked, f"<think>{'x' * 100_000}</think>{json.dumps(whole)}")
+
+    asked = question(asked=7, schema=FieldSchema.load({**HAZARD.document, "title": "Seen nowhere else."}))
+    with FakeServer(behave) as server:
+        vlm = remote(server.base_url, reuse=True)
+        shown = show(asked, vlm.view)
+        assert vlm.ask(asked, shown, threading.Event()).end == "complete"
+        assert submit(vlm.ask_async(asked, shown)).result().reused
+        assert submit(remote(server.base_url).ask_async(asked, shown)).result().end == "complete"
+    assert set(seen) == {"data_uris", "form_for", "key", "restored"}
+    here = threading.current_thread().name
+    for name, threads in seen.items():
+        assert THREAD_NAME not in threads, name
+        assert name == "restored" or here in threads, name
+        assert threads == {here} or any(thread.startswith("asyncio_") for thread in threads), name
+
+
+def test_a_shape_of_a_schema_is_written_once_for_each_way_to_send_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = list[tuple[str, int]]()
+    work = wire.form_for
+    monkeypatch.setattr(
+        wire, "form_for", lambda schema, row: (written.append((row.name, schema.count)), work(schema, row))[1]
+    )
+    document = {**HAZARD.document, "title": "Seen nowhere else either."}
+    with FakeServer() as server:
+        for row in ("vllm", "json_schema"):
+            vlm = remote(server.base_url, dialect=row)
+            for count in (1, 3, 1, 3):
+                assert ask(vlm, asked=count, schema=FieldSchema.load(document)).status == "ok"
+    assert written == [("vllm", 1), ("vllm", 3), ("json_schema", 1), ("json_schema", 3)]

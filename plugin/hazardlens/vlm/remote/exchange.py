@@ -37,6 +37,8 @@ _ENDS: Mapping[Kind, ReplyEnd] = {
 }
 _TOLD = 1_000
 _TICK_S = 0.02
+_LARGE = 16 * 2**10
+"""Characters from which on an answer is judged in another thread, for all questions share the loop's."""
 _CUT_SILENTLY = "the answer was cut by the token budget, though the server says that it is complete"
 _NOT_WHOLE = "the server does not say that the answer is whole, and a text that is no JSON may be cut unnoticed"
 
@@ -185,7 +187,9 @@ class Exchange:
             said = await self._call()
         except pybreaker.CircuitBreakerError as error:
             raise fault_of(error, self.line.connection.redact) from None
-        return self._judged(said)
+        if len(said.text) < _LARGE:
+            return self._judged(said)
+        return await asyncio.to_thread(self._judged, said)
 
     async def _call(self) -> Said:
         """Call the server once, under the breaker."""

@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+THREAD_NAME = "hazardlens-remote"
 _T = TypeVar("_T")
 _starting = threading.Lock()
 _running: list[asyncio.AbstractEventLoop] = []
@@ -18,7 +19,7 @@ def _loop() -> asyncio.AbstractEventLoop:
         if not _running:
             loop = asyncio.new_event_loop()
             # A daemon, for a server that hangs must not keep the program from ending.
-            threading.Thread(target=loop.run_forever, name="hazardlens-remote", daemon=True).start()
+            threading.Thread(target=loop.run_forever, name=THREAD_NAME, daemon=True).start()
             _running.append(loop)
         return _running[0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import threading
@@ -26,7 +27,7 @@ from hazardlens.vlm.remote.pictures import data_uris
 from hazardlens.vlm.remote.probe import Prober
 from hazardlens.vlm.remote.proof import Proof, holds, prove
 from hazardlens.vlm.remote.reuse import Reuse
-from hazardlens.vlm.remote.wire import Wired, budget_for, merged, wire
+from hazardlens.vlm.remote.wire import Wired, budget_for, merged, wired
 
 _log = logging.getLogger(__name__)
 
@@ -173,7 +174,7 @@ class RemoteVlm(Vlm):
 
     def wired(self, schema: GroundedSchema) -> Wired:
         """A schema as it goes over the wire."""
-        return wire(schema, self._dialect, self._line.connection.endpoint.api)
+        return wired(schema, self._dialect, self._line.connection.endpoint.api)
 
     def prepare(self, schema: GroundedSchema) -> None:
         """See that the schema fits, and what the server does; the first time, also that it answers and sees pictures.
@@ -214,25 +215,24 @@ class RemoteVlm(Vlm):
         Raises:
             TimeoutError: If `stop` is set.
         """
-        future = submit(self.ask_async(question, shown))
+        begun = self._begun(question, shown)
+        if isinstance(begun, Reply):
+            return begun
+        asked, key = begun
+        future = submit(Exchange(line=self._line, asked=asked).run())
         while not wait([future], timeout=_LOOKS_UP_S).done:
             if stop.is_set():
                 future.cancel()
                 raise TimeoutError("stopped before the answer was complete")
-        return future.result()
+        return self._ended(key, future.result())
 
     async def ask_async(self, question: Question, shown: Shown) -> Reply:
         """Ask the server, and validate what it says; every failure is in the reply."""
-        if self._is_blind:
-            return Reply(text="", end="error", reason=self._blindness, attempts=0, enforced=self.enforced)
-        asked = self._asked(question, shown)
-        known = self._reuse.known(asked) if self._reuse is not None else None
-        if known is not None:
-            return known
-        reply = await Exchange(line=self._line, asked=asked).run()
-        if self._reuse is not None:
-            self._reuse.keep(asked, reply)
-        return reply
+        begun = await asyncio.to_thread(self._begun, question, shown)
+        if isinstance(begun, Reply):
+            return begun
+        asked, key = begun
+        return self._ended(key, await Exchange(line=self._line, asked=asked).run())
 
     def close(self) -> None:
         """Close the connections; asks nothing more."""
@@ -246,10 +246,25 @@ class RemoteVlm(Vlm):
     def _blindness(self) -> str:
         return f"{self.name} takes no pictures: {self.proof.why if self.proof else ''}"
 
+    def _begun(self, question: Question, shown: Shown) -> Reply | tuple[Asked, str | None]:
+        """The question on the wire, and what its answer is kept by; or the reply where the server need not be asked."""
+        if self._is_blind:
+            return Reply(text="", end="error", reason=self._blindness, attempts=0, enforced=self.enforced)
+        asked = self._asked(question, shown)
+        if self._reuse is None:
+            return asked, None
+        key = self._reuse.key(asked)
+        return self._reuse.known(key) or (asked, key)
+
+    def _ended(self, key: str | None, reply: Reply) -> Reply:
+        if self._reuse is not None and key is not None:
+            self._reuse.keep(key, reply)
+        return reply
+
     def _asked(self, question: Question, shown: Shown) -> Asked:
         api, row = self._line.connection.endpoint.api, self._dialect
-        wired = self.wired(question.schema)
-        prompt = shown.prompt if self.enforced == "server" else f"{shown.prompt}\n\n{wired.told}"
+        sent = self.wired(question.schema)
+        prompt = shown.prompt if self.enforced == "server" else f"{shown.prompt}\n\n{sent.told}"
         pictures = data_uris(shown, quality=self._jpeg_quality) if self._pictures else ()
         sampling = {name: value for name, value in self._sampling.items() if name in row.sampling}
         if api == "responses":
@@ -259,7 +274,7 @@ class RemoteVlm(Vlm):
             schema=question.schema,
             messages=lambda added: messages_for("\n\n".join(filter(None, (prompt, added))), pictures, api),
             arguments=lambda tokens: {
-                **merged(wired.arguments, sampling, budget_for(row, api, tokens), self._request),
+                **merged(sent.arguments, sampling, budget_for(row, api, tokens), self._request),
                 "stream": False,
             },
             budget=budget,

@@ -30,29 +30,28 @@ class Reuse:
         self._bytes = 0
         self._lock = threading.Lock()
 
-    def known(self, asked: Asked) -> Reply | None:
+    def key(self, asked: Asked) -> str:
+        """What a question is known by: a digest of all its bytes, which takes a while."""
+        endpoint = self._endpoint
+        whole = [endpoint.model, endpoint.base_url, endpoint.api, asked.messages(""), asked.arguments(asked.budget)]
+        return hashlib.sha256(json.dumps(whole, sort_keys=True, default=repr).encode()).hexdigest()
+
+    def known(self, key: str) -> Reply | None:
         """The answer to the same question, marked as reused, or None."""
-        key = self._key(asked)
         with self._lock:
             reply = self._replies.get(key)
         return None if reply is None else replace(reply, reused=True, input_tokens=0, output_tokens=0, attempts=0)
 
-    def keep(self, asked: Asked, reply: Reply) -> None:
+    def keep(self, key: str, reply: Reply) -> None:
         """Keep an answer, if it is complete."""
         if reply.end != "complete" or reply.reason is not None:
             return
-        key = self._key(asked)
         with self._lock:
             before = self._replies.pop(key, None)
             self._replies[key] = reply
             self._bytes += _size(reply) - (0 if before is None else _size(before))
             while len(self._replies) > _KEPT or self._bytes > _KEPT_BYTES:
                 self._bytes -= _size(self._replies.popitem(last=False)[1])
-
-    def _key(self, asked: Asked) -> str:
-        endpoint = self._endpoint
-        whole = [endpoint.model, endpoint.base_url, endpoint.api, asked.messages(""), asked.arguments(asked.budget)]
-        return hashlib.sha256(json.dumps(whole, sort_keys=True, default=repr).encode()).hexdigest()
 
 
 def _size(reply: Reply) -> int:
