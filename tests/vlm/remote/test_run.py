@@ -20,6 +20,7 @@ from hazardlens.errors import PipelineError, ServerError
 from hazardlens.frames.base import Frame
 from hazardlens.merge import stream
 from hazardlens.merge.outcome import Outcome, Stages
+from hazardlens.merge.source import SourceMerge
 from hazardlens.merge.stream import FrameStream
 from hazardlens.parts import load_vlm, settle
 from hazardlens.pipeline import Pipeline
@@ -235,6 +236,26 @@ def test_what_waits_is_counted_down_to_nothing() -> None:
         assert len(list(waiting.outcomes(frames(12)))) == 12
         waiting.close()
     assert waiting._waiting_bytes == 0
+
+
+def test_how_the_form_was_held_stands_in_the_records_that_have_to_do_with_an_answer() -> None:
+    pipeline = Pipeline.load({"ask": {"every_s": 0.3}, "max_age_s": 0.15, "detector": {"batch": 1}})
+    with FakeServer(lambda asked: FAULTS["denied"](asked) if not asked.number else holding(asked)) as server:
+        vlm = remote(server.base_url)
+        running = FrameStream(
+            pipeline=pipeline, schema=HAZARD, detector=FakeDetector(), vlm=vlm, stages=Stages(), keep_pixels=False
+        )
+        states = [outcome.record.vlm for outcome in running.outcomes(frames(6))]
+        running.close()
+    assert [(state.status, state.enforced) for state in states] == [
+        ("error", "checked"), ("skipped", None), ("skipped", None), ("ok", "checked"), ("carried", "checked"),
+        ("stale", "checked"),
+    ]  # fmt: skip
+    merge = SourceMerge(pipeline, HAZARD, vlm)
+    (frame,) = frames(1)
+    assert merge.lost(frame, FakeDetector().detect([frame])[0], "gone").vlm.enforced is None
+    said = "`vlm.enforced` in every record that tells what became of a question or carries an answer"
+    assert said in " ".join(Path("docs/remote.md").read_text().split())
 
 
 def test_limits_skip_questions_and_say_so() -> None:
