@@ -12,6 +12,7 @@ import pytest
 from tenacity import AsyncRetrying, RetryCallState
 
 from hazardlens.errors import ServerError
+from hazardlens.merge.lane import Lane
 from hazardlens.schema import FieldSchema
 from hazardlens.testing import FakeServer, FakeVlm
 from hazardlens.testing.server import FAULTS, Act, Received, answer, holding
@@ -21,6 +22,7 @@ from hazardlens.vlm.prompt import show
 from hazardlens.vlm.remote import exchange, model, reading, wire
 from hazardlens.vlm.remote.limits import Gate
 from hazardlens.vlm.remote.loop import THREAD_NAME, submit
+from hazardlens.vlm.remote.model import RemoteVlm
 from hazardlens.vlm.remote.patience import Patience
 from hazardlens.vlm.remote.reading import read_response
 from hazardlens.vlm.remote.restoring import unwrapped
@@ -90,22 +92,51 @@ def eventually(true: Callable[[], bool]) -> None:
     raise AssertionError("it did not become so")
 
 
-def test_questions_that_are_cut_off_are_no_success_of_the_server() -> None:
+def test_questions_that_the_user_gives_up_are_neither_faults_of_the_server_nor_its_success() -> None:
+    def behave(asked: Received) -> Act:
+        return FAULTS[["hang", "hang", "down", "hang", "down"][asked.number]](asked)
+
+    with FakeServer(behave) as server:
+        vlm = remote(server.base_url, breaker_failures=2, breaker_reset_s=60, timeout_s=60, tries=1)
+        for count, faults in ((1, 0), (2, 0), (3, 1), (4, 1), (5, 2)):
+            if count in (3, 5):
+                assert ask(vlm).status == "error"
+            else:
+                _ask_and_give_up(vlm, lambda n=count: server.count == n)  # type: ignore[misc]
+            assert vlm._line.breaker.fail_counter == faults
+        shut = ask(vlm)
+        assert (shut.status, shut.attempts, server.count) == ("error", 0, 5)
+    assert "left alone" in str(shut.reason)
+
+
+def test_runs_that_are_ended_early_shut_no_server_out_of_the_next() -> None:
     with FakeServer(FAULTS["hang"]) as server:
         vlm = remote(server.base_url, breaker_failures=2, breaker_reset_s=60, timeout_s=60)
-        asked = question()
-        shown = show(asked, vlm.view)
-        for number in (1, 2):
-            stop = threading.Event()
-            given_up = threading.Thread(target=_give_up, args=(lambda n=number: server.count == n, stop))
-            given_up.start()
-            with pytest.raises(TimeoutError):
-                vlm.ask(asked, shown, stop)
-            given_up.join()
-            eventually(lambda n=number: vlm._line.breaker.fail_counter >= n)  # type: ignore[misc]
-        shut = ask(vlm)
-        assert (shut.status, shut.attempts, server.count) == ("error", 0, 2)
-    assert "left alone" in str(shut.reason)
+        for count in range(1, 5):
+            lane = Lane(vlm)
+            lane.ask(question())
+            eventually(lambda n=count: server.count == n)  # type: ignore[misc]
+            lane.close()
+        server.behave = holding
+        assert ask(vlm).status == "ok"
+
+
+def test_answers_that_take_too_long_are_faults_of_the_server() -> None:
+    with FakeServer(FAULTS["hang"]) as server:
+        vlm = remote(server.base_url, breaker_failures=2, breaker_reset_s=60, timeout_s=0.1)
+        assert [ask(vlm).status for _ in range(3)] == ["timeout", "timeout", "error"]
+        assert server.count == 2
+
+
+def _ask_and_give_up(vlm: RemoteVlm, true: Callable[[], bool]) -> None:
+    """Ask, and stop waiting once something is so."""
+    stop, asked = threading.Event(), question()
+    giving_up = threading.Thread(target=_give_up, args=(true, stop))
+    giving_up.start()
+    with pytest.raises(TimeoutError):
+        vlm.ask(asked, show(asked, vlm.view), stop)
+    giving_up.join()
+    submit(asyncio.sleep(0.05)).result()  # the loop has ended the question by then
 
 
 def _give_up(true: Callable[[], bool], stop: threading.Event) -> None:

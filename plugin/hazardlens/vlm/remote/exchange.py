@@ -84,11 +84,20 @@ class Asked:
 def new_breaker(failures: int, reset_s: float) -> pybreaker.CircuitBreaker:
     """A circuit breaker that counts faults of the server only."""
     return pybreaker.CircuitBreaker(
-        fail_max=failures,
-        reset_timeout=reset_s,
-        exclude=[lambda error: isinstance(error, Fault) and error.kind not in SERVER_FAULTS],
-        throw_new_error_on_trip=False,
+        fail_max=failures, reset_timeout=reset_s, exclude=[_is_no_fault], throw_new_error_on_trip=False
     )
+
+
+def _is_no_fault(error: BaseException) -> bool:
+    """Whether an error says that the server itself is well.
+
+    Raises:
+        CancelledError: Nobody waited for the answer any more. That says nothing, and raised from here it is neither
+            counted nor, as an error that is left out, taken for a success.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        raise error
+    return isinstance(error, Fault) and error.kind not in SERVER_FAULTS
 
 
 @dataclass(kw_only=True, eq=False)
