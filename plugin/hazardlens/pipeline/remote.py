@@ -63,7 +63,7 @@ class RemoteSettings(Part):
         jpeg_quality: Quality of the pictures sent.
         pictures: Whether pictures are sent.
         calls_per_minute: Most calls within a minute, or None.
-        tokens_per_run: Most tokens, or None.
+        tokens_per_run: Most tokens, or None; a VLM that is handed to several runs in Python has them only once.
         reuse: Whether an answer is reused for exactly the same bytes.
         probe: Whether the server is asked what it does before the first question.
         probe_timeout_s: Wall time that all of that may take each time, or None for three times that of an answer.

@@ -5,6 +5,7 @@ import re
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -412,6 +413,29 @@ def test_calls_a_minute_are_limited(server: FakeServer) -> None:
 def test_tokens_a_run_are_limited(server: FakeServer) -> None:
     vlm = remote(server.base_url, tokens_per_run=1)
     assert [ask(vlm, index).status for index in range(2)] == ["ok", "skipped"]
+
+
+def test_calls_in_flight_when_the_tokens_are_spent_are_finished(server: FakeServer) -> None:
+    """So that as many answers may go beyond the limit as are asked for at once, and none more."""
+    together = threading.Barrier(3)
+
+    def behave(asked: Received) -> Act:
+        return replace(holding(asked), wait_s=0.3)
+
+    server.behave = behave
+    vlm, results = remote(server.base_url, concurrency=3, tokens_per_run=1), list[Answer]()
+
+    def asking(index: int) -> None:
+        together.wait()
+        results.append(ask(vlm, index))
+
+    threads = [threading.Thread(target=asking, args=(index,)) for index in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [result.status for result in results] == ["ok"] * 3
+    assert (ask(vlm, 3).status, server.count) == ("skipped", 3)
 
 
 def test_tokens_that_a_server_does_not_tell_count_as_the_whole_budget() -> None:

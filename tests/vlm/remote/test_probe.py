@@ -411,6 +411,23 @@ def test_the_probe_counts_tokens_but_is_no_question() -> None:
         assert [ask(vlm, index).status for index in range(2)] == ["ok", "skipped"]
 
 
+def test_tokens_of_a_probe_that_a_server_does_not_tell_count_as_the_whole_budget() -> None:
+    with FakeServer(silent) as server:
+        vlm = remote(server.base_url, probe=True, pictures=False)
+        vlm.prepare(GROUNDED)
+        budgets = [asked.budget for asked in server.received]
+    assert vlm.tokens == sum(budgets) > 0
+
+
+def test_probes_are_paid_for_out_of_the_same_limit() -> None:
+    with FakeServer() as server:
+        vlm = remote(server.base_url, probe=True, tokens_per_run=100)
+        vlm.prepare(GROUNDED)
+        assert vlm.tokens > 100
+        skipped = ask(vlm)
+    assert (skipped.status, skipped.reason) == ("skipped", "the limit of 100 tokens is spent")
+
+
 def test_blanks_that_use_up_the_first_budget_are_no_verdict() -> None:
     """Where whitespace is free, a server may fill up with it ahead of the constant."""
 

@@ -227,8 +227,7 @@ class Exchange:
         for name, count in (("input", said.input_tokens), ("output", said.output_tokens)):
             if count is not None:
                 self._tokens[name] = (self._tokens[name] or 0) + count
-        unknown = (self._sent or self._budget) if said.output_tokens is None else 0
-        self.line.spending.add_tokens((said.input_tokens or 0) + (said.output_tokens or 0) + unknown)
+        self.line.spending.add_tokens(said.input_tokens, said.output_tokens, budget=self._sent or self._budget)
 
     def _judged(self, said: Said) -> Reply:
         """The reply, if it is what was asked for.

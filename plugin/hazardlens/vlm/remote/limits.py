@@ -67,7 +67,8 @@ class Spending:
 
     Args:
         calls_per_minute: Most calls within any 60 seconds, or None.
-        tokens_per_run: Most tokens, of input and output together, or None. The call that goes beyond it is the last.
+        tokens_per_run: Most tokens, of input and output together, or None. What is in flight when they are spent is
+            finished, so that as many answers may go beyond it as are asked for at once.
     """
 
     def __init__(self, *, calls_per_minute: int | None, tokens_per_run: int | None) -> None:
@@ -81,7 +82,7 @@ class Spending:
         """Count a call, or say why it may not be made."""
         with self._lock:
             if self._tokens_per_run is not None and self.tokens >= self._tokens_per_run:
-                return f"the limit of {self._tokens_per_run:,} tokens a run is spent"
+                return f"the limit of {self._tokens_per_run:,} tokens is spent"
             if self._calls_per_minute is not None:
                 now_s = time.monotonic()
                 if len(self._calls_s) == self._calls_per_minute and now_s - self._calls_s[0] < _MINUTE_S:
@@ -89,7 +90,13 @@ class Spending:
                 self._calls_s.append(now_s)
             return None
 
-    def add_tokens(self, count: int) -> None:
-        """Count tokens."""
+    def add_tokens(self, input_tokens: int | None, output_tokens: int | None, *, budget: int) -> None:
+        """Count the tokens of an answer as the server counted them; what it does not tell may be its whole budget.
+
+        Args:
+            input_tokens: Of prompt and pictures, or None where unknown; then they are not counted.
+            output_tokens: Of the answer, or None where unknown.
+            budget: Tokens that the answer could take.
+        """
         with self._lock:
-            self.tokens += count
+            self.tokens += (input_tokens or 0) + (budget if output_tokens is None else output_tokens)

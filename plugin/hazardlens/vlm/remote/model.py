@@ -69,7 +69,8 @@ class RemoteVlm(Vlm):
         jpeg_quality: Quality of the pictures sent, 1 to 100.
         pictures: Whether pictures are sent; without them the model knows only what the detector found.
         calls_per_minute: Most calls within a minute, or None.
-        tokens_per_run: Most tokens, or None.
+        tokens_per_run: Most tokens in the life of this VLM, probes among them, or None; where it is handed to several
+            runs, it has them only once.
         reuse: Whether an answer is reused for exactly the same bytes.
         probe: Whether the server is asked what it does before the first question.
         probe_timeout_s: Wall time that all of that may take each time, or None for three times `timeout_s`.

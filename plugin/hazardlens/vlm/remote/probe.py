@@ -29,7 +29,7 @@ from hazardlens.vlm.remote.reading import Said, read_response
 from hazardlens.vlm.remote.restoring import unwrapped
 from hazardlens.vlm.remote.sight import Sight, told_apart, two_pictures
 from hazardlens.vlm.remote.waiting import within
-from hazardlens.vlm.remote.wire import budget_for, merged
+from hazardlens.vlm.remote.wire import budget_for, budget_in, merged
 
 _PROMPT = "Tell in one short sentence what you see."
 _SHORT, _LONG, _LEAST = 48, 512, 16
@@ -188,7 +188,7 @@ class Prober:
             if fault.wait_s is not None:
                 self._gate.hold(fault.wait_s)
             raise fault from None
-        self._spending.add_tokens((said.input_tokens or 0) + (said.output_tokens or 0))
+        self._spending.add_tokens(said.input_tokens, said.output_tokens, budget=budget_in(arguments) or 0)
         if said.end == "failed":
             raise Fault("server", said.reason or "the server failed")
         body = response.to_dict(mode="json", warnings=False) if hasattr(response, "to_dict") else {}
