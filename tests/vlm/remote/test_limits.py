@@ -3,6 +3,8 @@
 import asyncio
 import json
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -330,3 +332,20 @@ def test_a_shape_of_a_schema_is_written_once_for_each_way_to_send_it(monkeypatch
             for count in (1, 3, 1, 3):
                 assert ask(vlm, asked=count, schema=FieldSchema.load(document)).status == "ok"
     assert written == [("vllm", 1), ("vllm", 3), ("json_schema", 1), ("json_schema", 3)]
+
+
+FORKS = """
+import asyncio, os, sys
+from hazardlens.vlm.remote.loop import submit
+submit(asyncio.sleep(0)).result(10)
+child = os.fork()
+if not child:
+    submit(asyncio.sleep(0)).result(10)
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+submit(asyncio.sleep(0)).result(10)
+"""
+
+
+def test_a_process_that_was_forked_gets_a_loop_of_its_own() -> None:
+    subprocess.run([sys.executable, "-c", FORKS], check=True, capture_output=True)

@@ -312,6 +312,38 @@ def test_where_the_context_has_no_room_for_more_the_answer_stays_cut() -> None:
     assert (result.reply.told or "").startswith('{"notes": "x')
 
 
+FIRST_AND_THEN = [
+    ("cut", "down", "truncated", "token budget"),
+    ("cut", "html", "truncated", "token budget"),
+    ("cut", "hang", "truncated", "token budget"),
+    ("cut", "rejected", "truncated", "token budget"),
+    ("invalid", "down", "invalid", "dragon"),
+    ("invalid", "rejected", "invalid", "dragon"),
+    ("cut", "invalid", "invalid", "dragon"),
+    ("down", "cut", "truncated", "token budget"),
+]
+
+
+@pytest.mark.parametrize(("first", "then", "status", "told"), FIRST_AND_THEN)
+def test_what_was_said_is_not_hidden_by_faults_of_later_tries(first: str, then: str, status: str, told: str) -> None:
+    with FakeServer(lambda asked: FAULTS[then if asked.number else first](asked)) as server:
+        result = ask(remote(server.base_url, try_timeout_s=0.2, tries=2))
+        assert server.count >= 2
+    assert result.status == status
+    assert told in str(result.reason)
+    assert result.reply is not None
+    assert result.reply.told
+    assert result.attempts == server.count
+
+
+def test_a_reason_tells_also_why_asking_again_was_in_vain() -> None:
+    with FakeServer(lambda asked: FAULTS["down" if asked.number else "cut"](asked)) as server:
+        result = ask(remote(server.base_url, tries=2))
+    assert result.reason == (
+        "the answer was cut by the token budget: length; asked again: HTTP 500: out of memory (3 tries)"
+    )
+
+
 @pytest.mark.parametrize("headers", [{"Retry-After": "0.6"}, {}])
 def test_a_server_that_is_busy_holds_the_whole_lane(headers: dict[str, str]) -> None:
     """While one question waits, as long as the server asks or as waits have grown, another one is not sent either."""

@@ -13,14 +13,12 @@ Api = Literal["responses", "chat.completions"]
 Wire = Literal[
     "json_schema",
     "body_json_schema",
-    "structured_outputs",
     "function",
     "json_object",
     "none",
 ]
 """Where a schema stands in a request: the API's own place (`response_format`, or `text.format`), chat's
-`response_format` in the body of either API, vLLM's `structured_outputs`, the one function that may be called, or
-nowhere."""
+`response_format` in the body of either API, the one function that may be called, or nowhere."""
 
 Texts = Literal["structured_outputs", "gbnf", "json"]
 """How labels and regular expressions are sent: vLLM's kinds, a llama.cpp grammar, or as a JSON object of one field."""

@@ -35,6 +35,8 @@ _ENDS: Mapping[Kind, ReplyEnd] = {
     "timeout": "timeout",
     "spent": "skipped",
 }
+_SAID: frozenset[Kind] = frozenset({"invalid", "truncated", "refused"})
+"""Faults of an answer; all others tell only that there is none."""
 _TOLD = 1_000
 _TICK_S = 0.02
 _LARGE = 16 * 2**10
@@ -117,7 +119,7 @@ class Exchange:
     _attempts: int = 0
     _faults: Counter[Kind] = field(default_factory=Counter)
     _tokens: dict[str, int | None] = field(default_factory=lambda: {"input": None, "output": None})
-    _cut: Fault | None = None
+    _said: Fault | None = None
     _last: Fault | None = None
     _until_s: float = 0.0
 
@@ -136,7 +138,9 @@ class Exchange:
         try:
             return await retrying(self._try)
         except Fault as fault:
-            return self._failed(fault)
+            if self._said is None or fault.kind in _SAID:
+                return self._failed(fault, fault.reason)
+            return self._failed(self._said, f"{self._said.reason}; asked again: {fault.reason}")
 
     def _helps(self, error: BaseException) -> bool:
         """Whether another try can help."""
@@ -157,19 +161,15 @@ class Exchange:
         try:
             return await self._ask()
         except Fault as fault:
-            is_over = time.monotonic() >= self._until_s - _TICK_S
-            if fault.kind == "timeout" and self._last is not None and is_over:
-                raise self._last from None  # what went wrong before says more than that the time is up
-            if fault.kind in ("spent", "open") and self._last is not None:
+            is_over = fault.kind == "timeout" and time.monotonic() >= self._until_s - _TICK_S
+            if self._last is not None and (is_over or fault.kind in ("spent", "open")):
                 self._until_s = 0.0  # no further try
-                raise self._last from None  # it was asked, and that is what became of it
+                raise self._last from None  # what became of it before says more than that it was not asked again
             self._last = fault
             self._faults[fault.kind] += 1
-            if fault.kind == "rejected" and self._cut is not None:
-                self._faults["truncated"] += 1
-                raise self._cut from None  # the larger budget does not fit into the context
+            if fault.kind in _SAID:
+                self._said = fault
             if fault.kind == "truncated":
-                self._cut = fault
                 self._enlarge()
             if fault.kind == "invalid":
                 self._addition = (
@@ -270,10 +270,10 @@ class Exchange:
             enforced=self.asked.enforced,
         )
 
-    def _failed(self, fault: Fault) -> Reply:
+    def _failed(self, fault: Fault, reason: str) -> Reply:
         end = _ENDS.get(fault.kind, "error")
         tries = f" ({self._attempts} tries)" if self._attempts > 1 else ""
-        return self._reply(text=fault.text, raw=fault.text, end=end, reason=f"{fault.reason}{tries}")
+        return self._reply(text=fault.text, raw=fault.text, end=end, reason=f"{reason}{tries}")
 
 
 def _is_object(text: str) -> bool:

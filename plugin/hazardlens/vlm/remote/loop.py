@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
@@ -22,6 +23,15 @@ def _loop() -> asyncio.AbstractEventLoop:
             threading.Thread(target=loop.run_forever, name=THREAD_NAME, daemon=True).start()
             _running.append(loop)
         return _running[0]
+
+
+def _forget() -> None:
+    """A forked process has the loop without its thread."""
+    _running.clear()
+    _starting.release()
+
+
+os.register_at_fork(before=_starting.acquire, after_in_parent=_starting.release, after_in_child=_forget)
 
 
 def submit(work: Coroutine[Any, Any, _T]) -> Future[_T]:

@@ -198,7 +198,8 @@ class RemoteVlm(Vlm):
                 )
                 self._dialect, self._is_found_out = DIALECTS[self.proof.dialect], True
             elif self.proof.enforces:
-                self.proof = replace(self.proof, enforces=holds(prober, schema, self._dialect))
+                held, how = holds(prober, schema, self._dialect)
+                self.proof = replace(self.proof, held=held, how=how)
             self.enforced = "server" if self.proof.enforces else "checked"
             if self._is_blind:
                 raise ServerError(
@@ -207,7 +208,10 @@ class RemoteVlm(Vlm):
                 )
             if self._pictures and self.proof.images == "unknown":
                 _log.warning("whether %s looks at pictures could not be seen: %s", self.name, self.proof.why)
-            if not self.proof.enforces:
+            if self.proof.held == "unknown":
+                unseen = f"whether {self.name} holds the schema could not be seen: {self.proof.how}"
+                _log.warning("%s; its answers are only checked afterwards", unseen)
+            if self.proof.held == "no":
                 _log.warning("%s does not hold the schema; its answers are only checked afterwards", self.name)
 
     def ask(self, question: Question, shown: Shown, stop: threading.Event) -> Reply:

@@ -152,8 +152,6 @@ def arguments_for(document: Mapping[str, Any], dialect: Dialect, api: Api) -> di
         case "body_json_schema":
             named = {"name": NAME, "schema": document, **strict}
             return {"extra_body": {"response_format": {"type": "json_schema", "json_schema": named}}}
-        case "structured_outputs":
-            return {"extra_body": {"structured_outputs": {"json": document}}}
         case "function":
             function = {"name": NAME, "description": "Report the fields.", "parameters": document, **strict}
             if chat:
