@@ -416,6 +416,51 @@ def test_check_is_content_without_pictures_where_none_are_sent() -> None:
         assert check(base_url=server.base_url, pictures=False)[0] == 3
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "code", "told"),
+    [
+        ("holding", "holding", 0, ("held by the server", "held by the server")),
+        ("holding", "prose", 3, ("held by the server", "NOT HELD")),
+        ("prose", "holding", 3, ("NOT HELD", "held by the server")),
+        ("holding", "denied", 2, ("held by the server", "HTTP 401: bad key")),
+        ("denied", "prose", 2, ("HTTP 401: bad key", "NOT HELD")),
+    ],
+)
+def test_check_tells_of_fallbacks_too_and_the_worst_counts(
+    first: str, second: str, code: int, told: tuple[str, str]
+) -> None:
+    behaviours = {**FAULTS, "holding": holding}
+    with FakeServer(behaviours[first]) as one, FakeServer(behaviours[second]) as other:
+        fallback = [{"model": "second", "base_url": other.base_url, "tries": 1}]
+        found, said = check(model="first", base_url=one.base_url, tries=1, fallback=fallback)
+    assert found == code, said
+    places = [said.index(part) for part in ("first at", "second at")]
+    assert places == sorted(places)
+    parts = said[: places[1]], said[places[1] :]
+    for part, expected in zip(parts, told, strict=True):
+        assert expected in part
+
+
+def test_the_command_checks_a_pipeline_file_with_its_fallback(tmp_path: Path) -> None:
+    with FakeServer() as one, FakeServer(FAULTS["prose"]) as other:
+        file = tmp_path / "site.yaml"
+        file.write_text(
+            f"schema: hazard\nmax_objects: 3\nvlm:\n  model: first\n  base_url: {one.base_url}\n"
+            f"  fallback:\n  - model: second\n    base_url: {other.base_url}\n    api: responses\n"
+        )
+        checked = subprocess.run([HAZARDLENS, "check", str(file)], capture_output=True, text=True, cwd=tmp_path)
+        assert {received.path for received in other.received} == {"/v1/responses"}
+    assert checked.returncode == 3, checked.stderr
+    said = " ".join(checked.stdout.split())
+    assert f"first at {one.base_url.removeprefix('http://')}: answers" in said
+    assert "schema hazard with 3 objects: held by the server" in said
+    assert f"second at {other.base_url.removeprefix('http://')}: answers" in said
+    assert "schema hazard with 3 objects: NOT HELD" in said
+    missing = subprocess.run([HAZARDLENS, "check", "none.yaml"], capture_output=True, text=True, cwd=tmp_path)
+    assert missing.returncode == 2
+    assert "none.yaml" in missing.stderr
+
+
 def test_headers_of_a_request_may_be_null() -> None:
     with FakeServer() as server:
         assert ask(remote(server.base_url, request={"extra_headers": None}, headers={"X-Site": "north"})).status == "ok"
