@@ -21,7 +21,7 @@ from hazardlens.testing.server import FAULTS, Act, Received, answer, holding
 from hazardlens.vlm.base import Question, Reply, Shown
 from hazardlens.vlm.fallback import FallbackVlm
 from hazardlens.vlm.prompt import show
-from hazardlens.vlm.remote import exchange, model, reading, wire
+from hazardlens.vlm.remote import model, reading, verdict, wire
 from hazardlens.vlm.remote.limits import Gate
 from hazardlens.vlm.remote.loop import THREAD_NAME, submit
 from hazardlens.vlm.remote.model import RemoteVlm
@@ -297,7 +297,7 @@ def test_work_of_a_question_is_done_in_the_thread_that_asks(monkeypatch: pytest.
 
         monkeypatch.setattr(module, name, noted)
 
-    for module, name in ((model, "data_uris"), (wire, "form_for"), (Reuse, "key"), (exchange, "restored")):
+    for module, name in ((model, "data_uris"), (wire, "form_for"), (Reuse, "key"), (verdict, "restored")):
         noting(module, name)
 
     def behave(asked: Received) -> Act:

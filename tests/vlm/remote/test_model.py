@@ -283,6 +283,15 @@ def test_a_request_that_cannot_be_written_is_the_callers_fault(server: FakeServe
     assert vlm._line.breaker.fail_counter == 0
 
 
+def test_a_request_that_cannot_be_written_is_no_success_of_the_server_either() -> None:
+    with FakeServer(FAULTS["down"]) as server:
+        vlm = remote(server.base_url, tries=1, breaker_failures=2)
+        for count, request in ((1, {}), (1, {"extra_body": {"stop": float("nan")}}), (2, {})):
+            vlm._request = request
+            assert ask(vlm).status == "error"
+            assert (vlm._line.breaker.fail_counter, server.count) == (count, count)
+
+
 def test_a_cut_answer_is_asked_for_again_with_a_larger_budget() -> None:
     def behave(asked: Received) -> Act:
         return FAULTS["cut"](asked) if asked.budget < 150 else holding(asked)

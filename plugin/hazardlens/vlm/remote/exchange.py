@@ -7,25 +7,22 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pybreaker
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 from tenacity.stop import stop_before_delay
 
-from hazardlens.schema import AnswerError, GroundedSchema
-from hazardlens.schema.bare import GroundedText
-from hazardlens.schema.spelling import read_strict, spell
+from hazardlens.schema import GroundedSchema
 from hazardlens.vlm.base import Enforced, Reply, ReplyEnd
 from hazardlens.vlm.keeping import kept
 from hazardlens.vlm.remote.connection import Connection, Messages
 from hazardlens.vlm.remote.faults import SERVER_FAULTS, Fault, Kind, fault_of
 from hazardlens.vlm.remote.limits import Gate, Spending
 from hazardlens.vlm.remote.patience import Patience
-from hazardlens.vlm.remote.reading import Said, encodable, read_response, refusal_in
-from hazardlens.vlm.remote.redaction import Redactor
-from hazardlens.vlm.remote.restoring import restored
-from hazardlens.vlm.remote.transport import UnsentError
+from hazardlens.vlm.remote.reading import Said, encodable, read_response
+from hazardlens.vlm.remote.verdict import judged
 from hazardlens.vlm.remote.wire import budget_in
 
 _ENDS: Mapping[Kind, ReplyEnd] = {
@@ -41,8 +38,6 @@ _TOLD = 1_000
 _TICK_S = 0.02
 _LARGE = 16 * 2**10
 """Characters from which on an answer is judged in another thread, for all questions share the loop's."""
-_CUT_SILENTLY = "the answer was cut by the token budget, though the server says that it is complete"
-_NOT_WHOLE = "the server does not say that the answer is whole, and a text that is no JSON may be cut unnoticed"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -94,10 +89,10 @@ def _is_no_fault(error: BaseException) -> bool:
     """Whether an error says that the server itself is well.
 
     Raises:
-        CancelledError: Nobody waited for the answer any more. That says nothing, and raised from here it is neither
-            counted nor, as an error that is left out, taken for a success.
+        BaseException: The error itself where it says nothing of the server: nobody waited for the answer any more, or
+            nothing was sent. Raised from here it is neither counted nor, as one that is left out, taken for a success.
     """
-    if isinstance(error, asyncio.CancelledError):
+    if isinstance(error, asyncio.CancelledError) or (isinstance(error, Fault) and error.kind == "unsent"):
         raise error
     return isinstance(error, Fault) and error.kind not in SERVER_FAULTS
 
@@ -196,9 +191,9 @@ class Exchange:
             said = await self._call()
         except pybreaker.CircuitBreakerError as error:
             raise fault_of(error, self.line.connection.redact) from None
-        if len(said.text) < _LARGE:
-            return self._judged(said)
-        return await asyncio.to_thread(self._judged, said)
+        judging = partial(judged, said, self.asked.schema, self.line.connection.redact, budget=self._sent)
+        text, raw = judging() if len(said.text) < _LARGE else await asyncio.to_thread(judging)
+        return self._reply(text=text, raw=raw)
 
     async def _call(self) -> Said:
         """Call the server once, under the breaker."""
@@ -212,8 +207,7 @@ class Exchange:
                 said = read_response(response, connection.endpoint.api, connection.redact)
             except Exception as error:  # noqa: BLE001 - each becomes a fault, of which some are tried again
                 fault = fault_of(error, connection.redact)
-                if isinstance(error, UnsentError):
-                    self._attempts -= 1
+                self._attempts -= fault.kind == "unsent"
                 if fault.wait_s is not None:
                     self.line.gate.hold(fault.wait_s)
                 raise fault from None
@@ -228,35 +222,6 @@ class Exchange:
             if count is not None:
                 self._tokens[name] = (self._tokens[name] or 0) + count
         self.line.spending.add_tokens(said.input_tokens, said.output_tokens, budget=self._sent or self._budget)
-
-    def _judged(self, said: Said) -> Reply:
-        """The reply, if it is what was asked for.
-
-        Raises:
-            Fault: It is not.
-        """
-        redact, schema = self.line.connection.redact, self.asked.schema
-        raw = redact(said.text)
-        text = restored(raw, schema)
-        told = _respelled(text, redact)
-        if told is not None:
-            text = raw = told
-        if said.end in ("truncated", "refused"):
-            raise Fault("truncated" if said.end == "truncated" else "refused", said.reason or "", text=raw)
-        cut = said.output_tokens is not None and self._sent is not None and said.output_tokens >= self._sent
-        if isinstance(schema, GroundedText) and (cut or not (said.is_whole or _is_object(text))):
-            raise Fault("truncated", _CUT_SILENTLY if cut else _NOT_WHOLE, text=raw)
-        try:
-            refusal = refusal_in(schema.parse(text))
-        except (AnswerError, UnicodeEncodeError) as error:
-            refusal = refusal_in(text)
-            if refusal is None and cut:
-                raise Fault("truncated", _CUT_SILENTLY, text=raw) from None
-            if refusal is None:
-                raise Fault("invalid", redact(str(error)), text=raw) from None
-        if refusal is not None:
-            raise Fault("refused", f"the answer is a refusal: {refusal}", text=raw)
-        return self._reply(text=text, raw=raw)
 
     def _reply(self, *, text: str, raw: str, end: ReplyEnd = "complete", reason: str | None = None) -> Reply:
         return Reply(
@@ -274,21 +239,3 @@ class Exchange:
         end = _ENDS.get(fault.kind, "error")
         tries = f" ({self._attempts} tries)" if self._attempts > 1 else ""
         return self._reply(text=fault.text, raw=fault.text, end=end, reason=f"{reason}{tries}")
-
-
-def _is_object(text: str) -> bool:
-    """Whether a text is a JSON object, which says by itself that it is whole."""
-    try:
-        return isinstance(read_strict(text), dict)
-    except ValueError:
-        return False
-
-
-def _respelled(text: str, redact: Redactor) -> str | None:
-    """An answer spelled anew without secrets, where escapes of its strings hide one; else None."""
-    try:
-        spelled = spell(read_strict(text))
-        told = redact(spelled)
-    except ValueError:
-        spelled, told = text, redact.bare(text)
-    return None if told == spelled else told

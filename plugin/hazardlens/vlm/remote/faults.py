@@ -26,12 +26,13 @@ Kind = Literal[
     "truncated",
     "refused",
     "rejected",
+    "unsent",
     "open",
     "spent",
 ]
 """What went wrong: on the way, in the server, an answer that is no answer, no answer in time, too many requests, an
-answer that the schema does not allow, one that was cut, a refusal, a request that will never be taken, a circuit
-breaker that is open or a wait that is too long, a limit of ours that is spent."""
+answer that the schema does not allow, one that was cut, a refusal, a request that will never be taken, one that cannot
+even be written, a circuit breaker that is open or a wait that is too long, a limit of ours that is spent."""
 
 SERVER_FAULTS: frozenset[Kind] = frozenset({"transport", "server", "malformed", "timeout"})
 """What speaks against the server itself: it is tried again, and counted by the circuit breaker."""
@@ -81,7 +82,7 @@ def fault_of(error: Exception, redact: Redactor) -> Fault:
         case MalformedResponseError() | openai.APIResponseValidationError():
             return Fault("malformed", redact(str(error)))
         case UnsentError():
-            return Fault("rejected", redact(str(error))[:_TOLD])
+            return Fault("unsent", redact(str(error))[:_TOLD])
         case ValueError() | RecursionError():
             told = f"{type(error).__name__}: {redact(str(error))[:_TOLD]}"
             return Fault("malformed", f"the server's answer cannot be read: {told}")
