@@ -61,7 +61,9 @@ def _tell(vlm: Vlm, schema: FieldSchema, objects: int, out: Console) -> int:
         print_lines(out, [f"{vlm.name}: runs here", f"  schema {schema.name}: held by the mask"])
         return _OK
     proof, wired = vlm.proof, vlm.wired(schema.ground(objects))
-    held = "held by the server" if proof.enforces else "NOT HELD, its answers are only checked afterwards"
+    held = {"yes": "held by the server", "no": "NOT HELD, its answers are only checked afterwards"}.get(
+        proof.held, f"UNKNOWN ({proof.how}), its answers are only checked afterwards"
+    )
     lines = [
         f"{vlm.name}: answers",
         f"  pictures: {_SEEN[proof.images] if vlm.sends_pictures else 'not sent'} ({proof.why})",

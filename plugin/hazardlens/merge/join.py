@@ -16,11 +16,11 @@ from hazardlens.pipeline import Rule, Zone
 from hazardlens.record import Confidence, DetectionRecord, Fields, FrameRecord, VlmState
 from hazardlens.schema import FieldSchema
 from hazardlens.vlm.base import Answer
+from hazardlens.vlm.keeping import kept
 
 Enforced = Literal["mask", "server", "checked"]
 
 _TOLERANCE_S = 1e-6
-_MOST_RAW_BYTES = 64 * 2**10
 _T = TypeVar("_T")
 
 
@@ -224,20 +224,11 @@ def _answered_state(
         attempts=answer.attempts,
         input_tokens=reply.input_tokens if reply else None,
         output_tokens=reply.output_tokens if reply else None,
-        raw=_kept(reply.told) if reply else None,
+        raw=None if reply is None or reply.told is None else kept(reply.told),
         fallback=reply.fallback if reply else (),
         reused=reply.reused if reply else False,
         reasoning=reply.reasoning if reply else None,
     )
-
-
-def _kept(text: str | None) -> str | None:
-    """A text as long as records keep it, with a mark where more of it is left out."""
-    encoded = (text or "").encode(errors="replace")
-    if len(encoded) <= _MOST_RAW_BYTES:
-        return text
-    mark = f"... [cut, {len(encoded):,} bytes in all]"
-    return encoded[: _MOST_RAW_BYTES - len(mark)].decode(errors="ignore") + mark
 
 
 def frame_record(

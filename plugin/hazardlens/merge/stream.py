@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
@@ -19,6 +20,7 @@ from hazardlens.merge.source import SourceMerge
 from hazardlens.pipeline import Pipeline
 from hazardlens.schema import FieldSchema
 from hazardlens.vlm.base import Answer, Question, Vlm
+from hazardlens.vlm.keeping import bytes_of
 
 _WAITING_BYTES = 256 * 2**20
 _WAITING_FRAMES = 2000
@@ -43,7 +45,7 @@ class FrameStream:
     """Turns the frames of one source into outcomes.
 
     Every asked frame gets its own answer in its own record: where the lane is full, or too many frames wait behind one
-    that was asked, reading waits.
+    that was asked, or too many bytes of frames and answers, reading waits.
 
     Args:
         pipeline: When to ask, rules, limits.
@@ -76,6 +78,7 @@ class FrameStream:
         self._lane = Lane(vlm) if vlm is not None else None
         self._waiting: deque[_Waiting] = deque()
         self._waiting_bytes = 0
+        self._counting = threading.Lock()
 
     @property
     def questions_waiting(self) -> int:
@@ -148,7 +151,18 @@ class FrameStream:
         self._waiting.append(
             _Waiting(frame=frame, detections=detections, question=question, answer=future, bytes_held=bytes_held)
         )
-        self._waiting_bytes += bytes_held
+        self._hold(bytes_held)
+        if future is not None:
+            future.add_done_callback(self._hold_answer)
+
+    def _hold(self, count: int) -> None:
+        """Count bytes that wait, or that wait no more; also called by the threads of the lane."""
+        with self._counting:
+            self._waiting_bytes += count
+
+    def _hold_answer(self, future: Future[Answer]) -> None:
+        if not future.cancelled():
+            self._hold(bytes_of(future.result()))
 
     def _ready(self) -> Iterator[Outcome]:
         """Yield what is finished; wait for the oldest where too much is held."""
@@ -161,9 +175,11 @@ class FrameStream:
 
     def _next(self) -> Outcome:
         first = self._waiting.popleft()
-        self._waiting_bytes -= first.bytes_held
+        self._hold(-first.bytes_held)
         with self._stages.stage("wait for the VLM"):
             answer = first.answer.result() if first.answer is not None else None
+        if answer is not None:
+            self._hold(-bytes_of(answer))
         with self._stages.stage("merge"):
             record = self._merge.record(first.frame, first.detections, first.question, answer)
         return Outcome(record=record, frame=first.frame, question=first.question, answer=answer)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field
 
 from hazardlens.pipeline.values import Duration, Part
-
-_SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie|pass|credential|session", re.IGNORECASE)
+from hazardlens.secrecy import may_be_secret, secrets_in
 
 
 def _without_password(value: object) -> object:
@@ -29,21 +27,20 @@ def _without_password(value: object) -> object:
 
 
 def _no_secrets(value: object) -> object:
-    """Refuse headers and the like that carry a secret, whose values would stand in results."""
-    names = [name for name in value if _SECRET_HEADER.search(str(name))] if isinstance(value, dict) else []
-    if names:
-        raise ValueError(f"{', '.join(map(str, names))} may be a secret; name its variable in headers_env instead")
+    """Refuse headers that carry a secret, whose values would stand in results."""
+    _refuse([str(name) for name in value if may_be_secret(name)] if isinstance(value, dict) else [])
     return value
 
 
 def _request(value: object) -> object:
-    if isinstance(value, dict):
-        _no_secrets(value.get("extra_headers"))
-        _no_secrets(value.get("extra_query"))
-        body = value.get("extra_body")
-        # Numbers and lists are none: max_tokens, stop_token_ids.
-        _no_secrets({key: item for key, item in body.items() if isinstance(item, str)} if isinstance(body, dict) else 0)
+    """Refuse the same anywhere in the arguments of requests."""
+    _refuse([place for place, _ in secrets_in(value)] if isinstance(value, dict) else [])
     return value
+
+
+def _refuse(places: list[str]) -> None:
+    if places:
+        raise ValueError(f"{', '.join(places)} may be a secret; name its variable in headers_env instead")
 
 
 class RemoteSettings(Part):
@@ -66,7 +63,7 @@ class RemoteSettings(Part):
         jpeg_quality: Quality of the pictures sent.
         pictures: Whether pictures are sent.
         calls_per_minute: Most calls within a minute, or None.
-        tokens_per_run: Most tokens, or None.
+        tokens_per_run: Most tokens, or None; a VLM that is handed to several runs in Python has them only once.
         reuse: Whether an answer is reused for exactly the same bytes.
         probe: Whether the server is asked what it does before the first question.
         probe_timeout_s: Wall time that all of that may take each time, or None for three times that of an answer.

@@ -196,6 +196,7 @@ FAULTS: dict[str, Behaviour] = {
     "prose": lambda asked: answer(asked, "There is a person."),
     "two_answers": lambda asked: answer(asked, _text(asked) + "\n" + _text(asked)),
     "surrogates": lambda asked: answer(asked, '{"notes": "\\ud800 half a pair"}'),
+    "outer_surrogates": lambda asked: answer(asked, '{"notes": "\ud800 half a pair", "hazard": "fire"}'),
     "twice": lambda asked: answer(asked, '{"hazard": "none", "hazard": "fire"}'),
     "refusal": lambda asked: _refusal(asked),
     "refusal_in_words": lambda asked: answer(asked, "I'm sorry, but I can't assist with that."),

@@ -90,7 +90,7 @@ class Reply:
         text: The answer's text, in the form that the schema asks for.
         end: `complete`, `truncated` (the token budget ran out), `refused`, `timeout` (no answer in time), `error` (no
             answer), or `skipped` (not asked, because a limit is spent).
-        reason: Why the reply is not complete, or None.
+        reason: Why the reply is not complete, or why it was found to be invalid already, or None.
         input_tokens: Tokens of prompt and pictures over all tries, or None where unknown.
         output_tokens: Tokens of the answer over all tries, or None where unknown.
         model_steps: Forward passes of the model that the answer took, or None where unknown.

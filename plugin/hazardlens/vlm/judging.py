@@ -67,5 +67,5 @@ def _checked(reply: object) -> Reply:
 
 def _ended(reply: Reply) -> tuple[Status, str | None]:
     if reply.end == "complete":
-        return "ok", None
+        return ("ok", None) if reply.reason is None else ("invalid", reply.reason)
     return reply.end, reply.reason or f"the answer is {reply.end}"

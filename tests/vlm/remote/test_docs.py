@@ -91,3 +91,17 @@ def test_recipes_name_servers_that_the_dialects_know() -> None:
     named = set(re.findall(r"^- \*\*(.*?)\*\*", recipes, re.MULTILINE))
     assert named == {"vLLM", "llama.cpp", "OpenAI", "Ollama", "LM Studio"}
     assert set(re.findall(r"vlm\.dialect=(\S+?)`", recipes)) <= set(DIALECTS)
+
+
+def test_each_recipe_says_whether_it_was_run() -> None:
+    recipes = DOCS.partition("## Recipes\n")[2].partition("\n## ")[0].partition('\n\n"Run here"')[0]
+    parts = re.split(r"^- \*\*", recipes, flags=re.MULTILINE)[1:]
+    run = {part.partition("**")[0] for part in parts if "\n  Run here: " in part}
+    read = {part.partition("**")[0] for part in parts if part.rstrip().endswith("\n  From the documents.")}
+    assert (run, read) == ({"vLLM", "llama.cpp"}, {"OpenAI", "Ollama", "LM Studio"})
+    peers = (ROOT / "tests" / "servers" / "peers.py").read_text() + (
+        ROOT / "tests" / "servers" / "llama.py"
+    ).read_text()
+    for what in ("vllm.entrypoints.openai.api_server", "xllamacpp", "disable_any_whitespace"):
+        assert what in recipes
+        assert what in peers

@@ -3,23 +3,32 @@
 import asyncio
 import json
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tenacity import AsyncRetrying, RetryCallState
 
 from hazardlens.errors import ServerError
+from hazardlens.merge.lane import Lane
+from hazardlens.schema import FieldSchema
 from hazardlens.testing import FakeServer, FakeVlm
 from hazardlens.testing.server import FAULTS, Act, Received, answer, holding
 from hazardlens.vlm.base import Question, Reply, Shown
 from hazardlens.vlm.fallback import FallbackVlm
 from hazardlens.vlm.prompt import show
-from hazardlens.vlm.remote import reading
+from hazardlens.vlm.remote import model, reading, verdict, wire
 from hazardlens.vlm.remote.limits import Gate
+from hazardlens.vlm.remote.loop import THREAD_NAME, submit
+from hazardlens.vlm.remote.model import RemoteVlm
+from hazardlens.vlm.remote.patience import Patience
 from hazardlens.vlm.remote.reading import read_response
 from hazardlens.vlm.remote.restoring import unwrapped
+from hazardlens.vlm.remote.reuse import Reuse
 from tests.vlm.remote.asking import HAZARD, ask, question, remote
 
 FENCED = "```\n"
@@ -85,22 +94,51 @@ def eventually(true: Callable[[], bool]) -> None:
     raise AssertionError("it did not become so")
 
 
-def test_questions_that_are_cut_off_are_no_success_of_the_server() -> None:
+def test_questions_that_the_user_gives_up_are_neither_faults_of_the_server_nor_its_success() -> None:
+    def behave(asked: Received) -> Act:
+        return FAULTS[["hang", "hang", "down", "hang", "down"][asked.number]](asked)
+
+    with FakeServer(behave) as server:
+        vlm = remote(server.base_url, breaker_failures=2, breaker_reset_s=60, timeout_s=60, tries=1)
+        for count, faults in ((1, 0), (2, 0), (3, 1), (4, 1), (5, 2)):
+            if count in (3, 5):
+                assert ask(vlm).status == "error"
+            else:
+                _ask_and_give_up(vlm, lambda n=count: server.count == n)  # type: ignore[misc]
+            assert vlm._line.breaker.fail_counter == faults
+        shut = ask(vlm)
+        assert (shut.status, shut.attempts, server.count) == ("error", 0, 5)
+    assert "left alone" in str(shut.reason)
+
+
+def test_runs_that_are_ended_early_shut_no_server_out_of_the_next() -> None:
     with FakeServer(FAULTS["hang"]) as server:
         vlm = remote(server.base_url, breaker_failures=2, breaker_reset_s=60, timeout_s=60)
-        asked = question()
-        shown = show(asked, vlm.view)
-        for number in (1, 2):
-            stop = threading.Event()
-            given_up = threading.Thread(target=_give_up, args=(lambda n=number: server.count == n, stop))
-            given_up.start()
-            with pytest.raises(TimeoutError):
-                vlm.ask(asked, shown, stop)
-            given_up.join()
-            eventually(lambda n=number: vlm._line.breaker.fail_counter >= n)  # type: ignore[misc]
-        shut = ask(vlm)
-        assert (shut.status, shut.attempts, server.count) == ("error", 0, 2)
-    assert "left alone" in str(shut.reason)
+        for count in range(1, 5):
+            lane = Lane(vlm)
+            lane.ask(question())
+            eventually(lambda n=count: server.count == n)  # type: ignore[misc]
+            lane.close()
+        server.behave = holding
+        assert ask(vlm).status == "ok"
+
+
+def test_answers_that_take_too_long_are_faults_of_the_server() -> None:
+    with FakeServer(FAULTS["hang"]) as server:
+        vlm = remote(server.base_url, breaker_failures=2, breaker_reset_s=60, timeout_s=0.1)
+        assert [ask(vlm).status for _ in range(3)] == ["timeout", "timeout", "error"]
+        assert server.count == 2
+
+
+def _ask_and_give_up(vlm: RemoteVlm, true: Callable[[], bool]) -> None:
+    """Ask, and stop waiting once something is so."""
+    stop, asked = threading.Event(), question()
+    giving_up = threading.Thread(target=_give_up, args=(true, stop))
+    giving_up.start()
+    with pytest.raises(TimeoutError):
+        vlm.ask(asked, show(asked, vlm.view), stop)
+    giving_up.join()
+    submit(asyncio.sleep(0.05)).result()  # the loop has ended the question by then
 
 
 def _give_up(true: Callable[[], bool], stop: threading.Event) -> None:
@@ -208,3 +246,106 @@ def test_a_gate_that_would_open_too_late_ends_the_wait() -> None:
             return await waiting
 
     assert not asyncio.run(waits())
+
+
+def test_those_who_wait_at_a_gate_do_not_pass_all_at_once() -> None:
+    async def passes() -> list[float]:
+        gate, times = Gate(), list[float]()
+
+        async def passing() -> None:
+            assert await gate.passed(time.monotonic() + 30.0)
+            assert not gate.closed_s
+            times.append(time.monotonic())
+
+        gate.hold(0.5)
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(12):
+                tasks.create_task(passing())
+        return times
+
+    times = asyncio.run(passes())
+    assert max(times) - min(times) > 0.02, "chance alone would bring them as near as that once in 10**7 runs"
+
+
+def test_a_wait_that_ends_with_a_gate_does_not_end_for_all_at_once() -> None:
+    gate, patience = Gate(), Patience(first_wait_s=0.01)
+    gate.hold(100.0)
+    waits = [patience.wait_s(RetryCallState(AsyncRetrying(), None, (), {}), gate) for _ in range(8)]
+    assert all(99.0 < wait_s <= 101.0 for wait_s in waits)
+    assert max(waits) - min(waits) > 0.01
+    assert all(100.9 < gate.opens_in_s(last=True) <= 102.0 for _ in range(8))
+
+
+def test_nobody_waits_at_a_gate_beyond_the_time_given() -> None:
+    gate = Gate()
+    gate.hold(0.3)
+    until_s = time.monotonic() + 0.31
+    assert gate.passed_here(until_s)
+    assert gate.opens_in_s() == 0
+
+
+def test_work_of_a_question_is_done_in_the_thread_that_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop, which all questions share, only waits for servers; one shape of a schema is written once."""
+    seen = dict[str, set[str]]()
+
+    def noting(module: Any, name: str) -> None:
+        work = getattr(module, name)
+
+        def noted(*given: Any, **named: Any) -> Any:
+            seen.setdefault(name, set()).add(threading.current_thread().name)
+            return work(*given, **named)
+
+        monkeypatch.setattr(module, name, noted)
+
+    for module, name in ((model, "data_uris"), (wire, "form_for"), (Reuse, "key"), (verdict, "restored")):
+        noting(module, name)
+
+    def behave(asked: Received) -> Act:
+        whole = json.loads(json.loads(holding(asked).body)["choices"][0]["message"]["content"])
+        return answer(asked, f"<think>{'x' * 100_000}</think>{json.dumps(whole)}")
+
+    asked = question(asked=7, schema=FieldSchema.load({**HAZARD.document, "title": "Seen nowhere else."}))
+    with FakeServer(behave) as server:
+        vlm = remote(server.base_url, reuse=True)
+        shown = show(asked, vlm.view)
+        assert vlm.ask(asked, shown, threading.Event()).end == "complete"
+        assert submit(vlm.ask_async(asked, shown)).result().reused
+        assert submit(remote(server.base_url).ask_async(asked, shown)).result().end == "complete"
+    assert set(seen) == {"data_uris", "form_for", "key", "restored"}
+    here = threading.current_thread().name
+    for name, threads in seen.items():
+        assert THREAD_NAME not in threads, name
+        assert name == "restored" or here in threads, name
+        assert threads == {here} or any(thread.startswith("asyncio_") for thread in threads), name
+
+
+def test_a_shape_of_a_schema_is_written_once_for_each_way_to_send_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = list[tuple[str, int]]()
+    work = wire.form_for
+    monkeypatch.setattr(
+        wire, "form_for", lambda schema, row: (written.append((row.name, schema.count)), work(schema, row))[1]
+    )
+    document = {**HAZARD.document, "title": "Seen nowhere else either."}
+    with FakeServer() as server:
+        for row in ("vllm", "json_schema"):
+            vlm = remote(server.base_url, dialect=row)
+            for count in (1, 3, 1, 3):
+                assert ask(vlm, asked=count, schema=FieldSchema.load(document)).status == "ok"
+    assert written == [("vllm", 1), ("vllm", 3), ("json_schema", 1), ("json_schema", 3)]
+
+
+FORKS = """
+import asyncio, os, sys
+from hazardlens.vlm.remote.loop import submit
+submit(asyncio.sleep(0)).result(10)
+child = os.fork()
+if not child:
+    submit(asyncio.sleep(0)).result(10)
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+submit(asyncio.sleep(0)).result(10)
+"""
+
+
+def test_a_process_that_was_forked_gets_a_loop_of_its_own() -> None:
+    subprocess.run([sys.executable, "-c", FORKS], check=True, capture_output=True)

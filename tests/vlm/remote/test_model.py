@@ -1,8 +1,11 @@
 """The remote VLM against a fake server: requests, statuses, tries, and what all questions share."""
 
 import json
+import re
+import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +17,10 @@ from hazardlens.errors import PipelineError, SchemaError
 from hazardlens.schema import FieldSchema
 from hazardlens.testing import FakeServer
 from hazardlens.testing.server import FAULTS, Act, Received, answer, error, holding, ignoring
-from hazardlens.vlm.base import View
+from hazardlens.vlm.base import Answer, View
+from hazardlens.vlm.remote import reuse
 from hazardlens.vlm.remote.model import RemoteVlm
-from tests.vlm.remote.asking import ask, opened, question, remote
+from tests.vlm.remote.asking import HAZARD, ask, opened, question, remote
 
 APIS = ("chat.completions", "responses")
 
@@ -153,6 +157,7 @@ def test_requests_are_passed_on_unchanged(server: FakeServer) -> None:
         ("prose", "invalid", 2),
         ("two_answers", "invalid", 2),
         ("surrogates", "invalid", 2),
+        ("outer_surrogates", "invalid", 2),
         ("twice", "invalid", 2),
         ("refusal", "refused", 1),
         ("refusal_in_words", "refused", 1),
@@ -172,6 +177,26 @@ def test_each_failure_has_its_status_and_its_number_of_tries(api: Any, fault: st
     assert (result.status, server.count, result.attempts) == (status, tries, tries), result.reason
     assert (result.fields is not None) == (status == "ok")
     assert (result.reason is None) == (status == "ok")
+
+
+@pytest.mark.parametrize(
+    ("code", "tries"),
+    [
+        *((code, 1) for code in (400, 401, 403, 404, 405, 408, 409, 410, 413, 415, 422, 425, 451)),
+        *((code, 4) for code in (500, 502, 503, 504, 529)),
+    ],
+)
+def test_what_a_status_code_means(code: int, tries: int) -> None:
+    """No refusal of a request is sent again, 429 apart; the server's own faults are."""
+    with FakeServer(lambda asked: error(code, "no")) as server:
+        vlm = remote(server.base_url)
+        result = ask(vlm)
+    assert (result.status, server.count, result.reason) == (
+        "error",
+        tries,
+        f"HTTP {code}: no" + (f" ({tries} tries)" if tries > 1 else ""),
+    )
+    assert vlm._line.breaker.fail_counter == (tries if tries > 1 else 0)
 
 
 @pytest.mark.parametrize("fault", ["hang", "drip"])
@@ -210,6 +235,63 @@ def test_an_invalid_answer_is_asked_for_again_with_what_is_wrong() -> None:
     assert "dragon" in result.reason
 
 
+@pytest.mark.parametrize("api", APIS)
+def test_half_a_surrogate_pair_neither_breaks_the_next_try_nor_speaks_against_the_server(api: Any) -> None:
+    with FakeServer(then_well("outer_surrogates")) as server:
+        vlm = remote(server.base_url, api=api)
+        result = ask(vlm)
+        assert (result.status, result.attempts, server.count) == ("ok", 2, 2)
+        assert "\ufffd half a pair" in server.received[1].prompt
+        server.behave = FAULTS["outer_surrogates"]
+        result = ask(vlm)
+    assert result.reply is not None
+    assert "\ufffd half a pair" in str(result.reply.told)
+    for said in (result.reason, result.reply.told, result.reply.text):
+        assert str(said).encode()
+    assert vlm._line.breaker.fail_counter == 0
+
+
+@pytest.mark.parametrize("schema", [HAZARD, FieldSchema.load({"gbnf": "root ::= [^X]+"})])
+def test_an_answer_that_only_a_mark_in_place_of_half_a_pair_would_make_valid_is_invalid(schema: FieldSchema) -> None:
+    fields = {"notes": "\ud800" * 10, "hazard": "none", "severity": "none", "detections": []}
+    said = json.dumps(fields, ensure_ascii=False)
+    with FakeServer(lambda asked: answer(asked, said)) as server:
+        result = ask(remote(server.base_url, dialect="vllm"), asked=0, schema=schema)
+    assert (result.status, result.fields, server.count) == ("invalid", None, 2), result.reason
+    assert "surrogate" in str(result.reason)
+
+
+def test_halves_of_a_surrogate_pair_outside_of_a_valid_answer_reach_no_record() -> None:
+    def behave(asked: Received) -> Act:
+        whole = json.loads(json.loads(holding(asked).body)["choices"][0]["message"]["content"])
+        return answer(asked, "<think>\ud800\U0001f525</think>" + json.dumps(whole))
+
+    with FakeServer(behave) as server:
+        result = ask(remote(server.base_url))
+    assert result.status == "ok", result.reason
+    assert result.reply is not None
+    assert (result.reply.told or "").startswith("<think>\ufffd\U0001f525</think>")
+
+
+@pytest.mark.parametrize("value", ["\ud800", float("nan")])
+def test_a_request_that_cannot_be_written_is_the_callers_fault(server: FakeServer, value: Any) -> None:
+    vlm = remote(server.base_url, request={"extra_body": {"stop": value}}, breaker_failures=2)
+    for _ in range(3):
+        result = ask(vlm)
+        assert (result.status, result.attempts, server.count) == ("error", 0, 0)
+        assert str(result.reason).startswith("the request cannot be written: ")
+    assert vlm._line.breaker.fail_counter == 0
+
+
+def test_a_request_that_cannot_be_written_is_no_success_of_the_server_either() -> None:
+    with FakeServer(FAULTS["down"]) as server:
+        vlm = remote(server.base_url, tries=1, breaker_failures=2)
+        for count, request in ((1, {}), (1, {"extra_body": {"stop": float("nan")}}), (2, {})):
+            vlm._request = request
+            assert ask(vlm).status == "error"
+            assert (vlm._line.breaker.fail_counter, server.count) == (count, count)
+
+
 def test_a_cut_answer_is_asked_for_again_with_a_larger_budget() -> None:
     def behave(asked: Received) -> Act:
         return FAULTS["cut"](asked) if asked.budget < 150 else holding(asked)
@@ -239,28 +321,93 @@ def test_where_the_context_has_no_room_for_more_the_answer_stays_cut() -> None:
     assert (result.reply.told or "").startswith('{"notes": "x')
 
 
-def test_retry_after_holds_the_whole_lane() -> None:
-    """While one question was told to wait, another one is not sent either."""
+FIRST_AND_THEN = [
+    ("cut", "down", "truncated", "token budget"),
+    ("cut", "html", "truncated", "token budget"),
+    ("cut", "hang", "truncated", "token budget"),
+    ("cut", "rejected", "truncated", "token budget"),
+    ("invalid", "down", "invalid", "dragon"),
+    ("invalid", "rejected", "invalid", "dragon"),
+    ("cut", "invalid", "invalid", "dragon"),
+    ("down", "cut", "truncated", "token budget"),
+]
+
+
+@pytest.mark.parametrize(("first", "then", "status", "told"), FIRST_AND_THEN)
+def test_what_was_said_is_not_hidden_by_faults_of_later_tries(first: str, then: str, status: str, told: str) -> None:
+    with FakeServer(lambda asked: FAULTS[then if asked.number else first](asked)) as server:
+        result = ask(remote(server.base_url, try_timeout_s=0.2, tries=2))
+        assert server.count >= 2
+    assert result.status == status
+    assert told in str(result.reason)
+    assert result.reply is not None
+    assert result.reply.told
+    assert result.attempts == server.count
+
+
+def test_a_reason_tells_also_why_asking_again_was_in_vain() -> None:
+    with FakeServer(lambda asked: FAULTS["down" if asked.number else "cut"](asked)) as server:
+        result = ask(remote(server.base_url, tries=2))
+    assert result.reason == (
+        "the answer was cut by the token budget: length; asked again: HTTP 500: out of memory (3 tries)"
+    )
+
+
+@pytest.mark.parametrize("headers", [{"Retry-After": "0.6"}, {}])
+def test_a_server_that_is_busy_holds_the_whole_lane(headers: dict[str, str]) -> None:
+    """While one question waits, as long as the server asks or as waits have grown, another one is not sent either."""
     held = threading.Event()
 
     def behave(asked: Received) -> Act:
         if asked.number == 0:
             held.set()
-            return error(429, headers={"Retry-After": "0.6"})
+            return error(429, headers=headers)
         return holding(asked)
 
     with FakeServer(behave) as server:
-        vlm = remote(server.base_url, concurrency=2)
+        vlm = remote(server.base_url, concurrency=2, first_wait_s=0.6)
         first = threading.Thread(target=ask, args=(vlm, 0))
         first.start()
         assert held.wait(5)
-        while not vlm._line.gate.closed_s:
+        while first.is_alive() and not vlm._line.gate.closed_s:
             first.join(0.01)
         other = ask(vlm, 1)
         first.join()
     assert other.status == "ok"
     assert other.latency_s > 0.2
     assert server.count == 3
+
+
+def test_a_question_that_is_always_turned_away_keeps_no_other_from_being_asked() -> None:
+    def behave(asked: Received) -> Act:
+        return error(429) if asked.pictures == server.received[0].pictures else holding(asked)
+
+    with FakeServer(behave) as server:
+        vlm = remote(server.base_url, concurrency=2, first_wait_s=0.1, timeout_s=3.0)
+        results = list[Answer]()
+        first = threading.Thread(target=lambda: results.append(ask(vlm, 0)))
+        first.start()
+        while not server.count:
+            first.join(0.01)
+        others = [ask(vlm, index) for index in range(1, 6)]
+        first.join()
+    assert [other.status for other in others] == ["ok"] * 5, [other.reason for other in others]
+    assert [result.status for result in results] == ["error"]
+    assert "HTTP 429" in str(results[0].reason)
+
+
+def test_what_became_of_a_question_says_more_than_that_it_would_have_to_wait() -> None:
+    def behave(asked: Received) -> Act:
+        if asked.number:
+            return error(429, headers={"Retry-After": "900"})
+        vlm._line.gate.hold(900.0)
+        return FAULTS["invalid"](asked)
+
+    with FakeServer(behave) as server:
+        vlm = remote(server.base_url)
+        result = ask(vlm)
+    assert (result.status, result.attempts, server.count) == ("invalid", 1, 1)
+    assert "dragon" in str(result.reason)
 
 
 def test_a_wait_longer_than_an_answer_may_take_is_not_waited_for() -> None:
@@ -309,6 +456,29 @@ def test_tokens_a_run_are_limited(server: FakeServer) -> None:
     assert [ask(vlm, index).status for index in range(2)] == ["ok", "skipped"]
 
 
+def test_calls_in_flight_when_the_tokens_are_spent_are_finished(server: FakeServer) -> None:
+    """So that as many answers may go beyond the limit as are asked for at once, and none more."""
+    together = threading.Barrier(3)
+
+    def behave(asked: Received) -> Act:
+        return replace(holding(asked), wait_s=0.3)
+
+    server.behave = behave
+    vlm, results = remote(server.base_url, concurrency=3, tokens_per_run=1), list[Answer]()
+
+    def asking(index: int) -> None:
+        together.wait()
+        results.append(ask(vlm, index))
+
+    threads = [threading.Thread(target=asking, args=(index,)) for index in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [result.status for result in results] == ["ok"] * 3
+    assert (ask(vlm, 3).status, server.count) == ("skipped", 3)
+
+
 def test_tokens_that_a_server_does_not_tell_count_as_the_whole_budget() -> None:
     def behave(asked: Received) -> Act:
         body = json.loads(holding(asked).body)
@@ -331,6 +501,44 @@ def test_an_answer_is_reused_for_the_same_bytes_only(server: FakeServer) -> None
     assert (first.reply.reused, again.reply.reused, other.reply.reused) == (False, True, False)
     assert again.fields == first.fields
     assert (again.reply.output_tokens, again.attempts, server.count) == (0, 0, 2)
+
+
+def test_what_is_kept_for_reuse_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reuse, "_KEPT_BYTES", 10_000)
+
+    def behave(asked: Received) -> Act:
+        whole = json.loads(json.loads(holding(asked).body)["choices"][0]["message"]["content"])
+        return answer(asked, f"<think>{'x' * 4_000}</think>{json.dumps(whole)}")
+
+    with FakeServer(behave) as server:
+        vlm = remote(server.base_url, reuse=True)
+        for index in (0, 1, 1, 2, 2, 0):
+            assert ask(vlm, index).status == "ok"
+        assert server.count == 4, "the last two are kept"
+    assert vlm._reuse is not None
+    assert vlm._reuse._bytes == sum(map(reuse._size, vlm._reuse._replies.values())) <= 10_000
+
+
+@pytest.mark.parametrize("fault", ["invalid", "refused", "truncated", "ok"])
+def test_of_a_large_answer_no_more_is_kept_than_records_keep(fault: str) -> None:
+    """Beside a valid one, which is what its fields are made of."""
+    large = "\u00e9" * 2**20
+
+    def behave(asked: Received) -> Act:
+        whole = json.loads(json.loads(holding(asked).body)["choices"][0]["message"]["content"])
+        valid = f"<think>{large}</think>{json.dumps(whole)}"
+        said = {"ok": valid, "refused": f"I cannot help. {large}"}.get(fault, f'{{"hazard": "{large}')
+        return answer(asked, said, finish="length" if fault == "truncated" else "stop")
+
+    with FakeServer(behave) as server:
+        result = ask(remote(server.base_url, max_new_tokens=10_000_000))
+    assert result.status == fault
+    assert result.reply is not None
+    assert result.reply.told is not None
+    assert 2**16 - 2 <= len(result.reply.told.encode()) <= 2**16
+    assert re.search(r"\.\.\. \[cut, 2,097,\d\d\d bytes in all\]$", result.reply.told)
+    assert sys.getsizeof(result.reply.text) < 200_000
+    assert len(result.reason or "") < 5_000
 
 
 def test_a_failed_answer_is_never_reused() -> None:

@@ -78,6 +78,16 @@ def test_sampled_answers_of_llama_cpp_are_valid(llama: str, api: Any) -> None:
     assert {answer.attempts for answer in answers} == {1}
 
 
+def test_the_row_of_servers_that_are_not_known_holds_the_schema_on_chat(llama: str) -> None:
+    """What `auto` tries first, on a server that does not say what it is."""
+    vlm = remote(llama, dialect="json_schema", pictures=False, max_new_tokens=400)
+    vlm.prepare(HAZARD.ground(1))
+    assert vlm.enforced == "server"
+    result = ask(vlm, asked=1)
+    assert (result.status, result.attempts) == ("ok", 1), result.reason
+    assert [entry["id"] for entry in (result.fields or {})["detections"]] == [0]
+
+
 def test_llama_cpp_takes_labels_as_a_grammar(llama: str) -> None:
     schema = FieldSchema.load({"choices": ["red light", "green light"]})
     vlm = remote(llama, pictures=False)
@@ -238,6 +248,16 @@ def test_vllm_takes_labels_expressions_and_grammars(paged: str, schema: dict[str
     assert vlm.enforced == "server"
     result = ask(vlm, asked=0, schema=fields)
     assert result.status == "ok", result.reason
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_the_row_of_servers_that_are_not_known_holds_the_schema_on_vllm(paged: str, api: Any) -> None:
+    vlm = remote(paged, api=api, dialect="json_schema", max_new_tokens=1500)
+    vlm.prepare(HAZARD.ground(2))
+    assert vlm.enforced == "server"
+    result = ask(vlm)
+    assert result.status == "ok", result.reason
+    assert [entry["id"] for entry in (result.fields or {})["detections"]] == [0, 1]
 
 
 class SentVlm(LocalVlm):

@@ -20,7 +20,7 @@ from hazardlens.vlm.remote.dialects import DIALECTS
 from hazardlens.vlm.remote.forms import form_for
 from hazardlens.vlm.remote.marking import MARK, marked
 from hazardlens.vlm.remote.probe import kind_of_server
-from tests.vlm.remote.asking import HAZARD, ask, remote
+from tests.vlm.remote.asking import HAZARD, ask, check, remote
 
 APIS = ("chat.completions", "responses")
 GROUNDED = HAZARD.ground(2)
@@ -411,6 +411,23 @@ def test_the_probe_counts_tokens_but_is_no_question() -> None:
         assert [ask(vlm, index).status for index in range(2)] == ["ok", "skipped"]
 
 
+def test_tokens_of_a_probe_that_a_server_does_not_tell_count_as_the_whole_budget() -> None:
+    with FakeServer(silent) as server:
+        vlm = remote(server.base_url, probe=True, pictures=False)
+        vlm.prepare(GROUNDED)
+        budgets = [asked.budget for asked in server.received]
+    assert vlm.tokens == sum(budgets) > 0
+
+
+def test_probes_are_paid_for_out_of_the_same_limit() -> None:
+    with FakeServer() as server:
+        vlm = remote(server.base_url, probe=True, tokens_per_run=100)
+        vlm.prepare(GROUNDED)
+        assert vlm.tokens > 100
+        skipped = ask(vlm)
+    assert (skipped.status, skipped.reason) == ("skipped", "the limit of 100 tokens is spent")
+
+
 def test_blanks_that_use_up_the_first_budget_are_no_verdict() -> None:
     """Where whitespace is free, a server may fill up with it ahead of the constant."""
 
@@ -424,6 +441,46 @@ def test_blanks_that_use_up_the_first_budget_are_no_verdict() -> None:
         vlm = remote(server.base_url, probe=True)
         vlm.prepare(GROUNDED)
     assert (vlm.dialect.name, vlm.enforced) == ("json_schema", "server")
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize(("text", "how"), [("", "empty"), ("  \n" * 900, "empty"), ('{ "mark"', "cut")])
+def test_an_answer_that_says_nothing_is_no_verdict(
+    text: str, how: str, api: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As of a model that thinks for longer than the budget, or under a mask that lets it fill up with blanks."""
+
+    def behave(asked: Received) -> Act:
+        return answer(asked, text, finish="length") if asked.schema else holding(asked)
+
+    with FakeServer(behave) as server:
+        for dialect, found in (("auto", "json_schema"), ("vllm", "vllm")):
+            caplog.clear()
+            vlm = remote(server.base_url, api=api, dialect=dialect, probe=True)
+            vlm.prepare(GROUNDED)
+            assert vlm.proof is not None
+            assert (vlm.proof.held, vlm.proof.enforces, vlm.enforced) == ("unknown", False, "checked")
+            assert vlm.dialect.name == found, "what is not refused is sent all the same"
+            assert [record.message for record in caplog.records if record.levelno == logging.WARNING] == [
+                f"whether {vlm.name} holds the schema could not be seen: what it said was {how}, within 512 tokens; "
+                "its answers are only checked afterwards"
+            ]
+        code, told = check(base_url=server.base_url, api=api)
+    assert code == 3
+    assert f"schema hazard with 20 objects: UNKNOWN (what it said was {how}, within 512 tokens)" in " ".join(
+        told.split()
+    )
+
+
+def test_a_dialect_that_is_seen_to_hold_goes_before_one_that_is_not_seen() -> None:
+    def behave(asked: Received) -> Act:
+        in_body = "response_format" in asked.body
+        return holding(asked) if in_body or not asked.schema else answer(asked, "", finish="length")
+
+    with FakeServer(behave) as server:
+        vlm = remote(server.base_url, api="responses", probe=True)
+        vlm.prepare(GROUNDED)
+    assert (vlm.dialect.name, vlm.enforced) == ("llama.cpp", "server")
 
 
 def test_all_of_it_together_has_an_end() -> None:

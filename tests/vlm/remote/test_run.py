@@ -6,6 +6,7 @@ import random
 import statistics
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,17 @@ import pytest
 import hazardlens
 from hazardlens.errors import PipelineError, ServerError
 from hazardlens.frames.base import Frame
+from hazardlens.merge import stream
 from hazardlens.merge.outcome import Outcome, Stages
+from hazardlens.merge.source import SourceMerge
 from hazardlens.merge.stream import FrameStream
 from hazardlens.parts import load_vlm, settle
 from hazardlens.pipeline import Pipeline
+from hazardlens.record import FrameRecord
 from hazardlens.testing import FakeDetector, FakeServer, FakeVlm
 from hazardlens.testing.server import FAULTS, Act, Received, holding
 from hazardlens.testing.video import draw_video
-from hazardlens.vlm.base import View, Vlm
+from hazardlens.vlm.base import Question, Reply, Shown, View, Vlm
 from hazardlens.vlm.fallback import FallbackVlm
 from hazardlens.vlm.remote.model import RemoteVlm
 from tests.vlm.remote.asking import HAZARD, ask, check, remote
@@ -41,7 +45,7 @@ EXPECTED = {
         "busy_date", "busy_riddle",
     ),
     "truncated": ("cut", "cut_silently"),
-    "invalid": ("invalid", "prose", "two_answers", "surrogates", "twice"),
+    "invalid": ("invalid", "prose", "two_answers", "surrogates", "outer_surrogates", "twice"),
     "refused": ("refusal", "refusal_in_words", "refusal_in_a_field", "filtered"),
     "timeout": ("hang", "drip"),
 }  # fmt: skip
@@ -67,13 +71,13 @@ def frames(count: int, seen: Callable[[int], int] = lambda index: index) -> Iter
 
 
 def run(vlm: Vlm, count: int, seen: Callable[[int], int] = lambda index: index) -> Iterator[Outcome]:
-    stream = FrameStream(
+    running = FrameStream(
         pipeline=PIPELINE, schema=HAZARD, detector=FakeDetector(), vlm=vlm, stages=Stages(), keep_pixels=False
     )
     try:
-        yield from stream.outcomes(frames(count, seen))
+        yield from running.outcomes(frames(count, seen))
     finally:
-        stream.close()
+        running.close()
 
 
 def test_every_fault_has_a_status() -> None:
@@ -190,6 +194,68 @@ def test_records_are_in_order_and_questions_are_in_flight_together() -> None:
     assert [record.frame for record in records] == list(range(16))
     assert {record.vlm.status for record in records} == {"ok"}
     assert running[1] == 4
+
+
+def test_large_answers_behind_one_that_hangs_hold_a_bounded_amount_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "_WAITING_BYTES", 2**20)
+    let_go = threading.Event()
+
+    class FakeLargeVlm(FakeVlm):
+        """Hangs at the first question, and says a quarter of a MiB of nonsense to all others."""
+
+        concurrency = 2
+        asked = 0
+
+        def ask(self, question: Question, shown: Shown, stop: threading.Event) -> Reply:
+            if question.frame.index == 0:
+                let_go.wait(30)
+            self.asked += 1
+            return Reply(text="x" * 2**18)
+
+    vlm, records = FakeLargeVlm(), list[FrameRecord]()
+    running = threading.Thread(target=lambda: records.extend(outcome.record for outcome in run(vlm, 60)))
+    running.start()
+    for _ in range(1_000):
+        if vlm.asked >= 4:
+            break
+        threading.Event().wait(0.01)
+    threading.Event().wait(0.3)
+    assert 4 <= vlm.asked <= 4 + 5, "as many as fit, and those that were in the lane by then"
+    let_go.set()
+    running.join()
+    assert [record.frame for record in records] == list(range(60))
+    assert {record.vlm.status for record in records} == {"invalid"}
+
+
+def test_what_waits_is_counted_down_to_nothing() -> None:
+    with FakeServer() as server:
+        waiting = FrameStream(
+            pipeline=PIPELINE, schema=HAZARD, detector=FakeDetector(), vlm=remote(server.base_url, concurrency=3),
+            stages=Stages(), keep_pixels=False,
+        )  # fmt: skip
+        assert len(list(waiting.outcomes(frames(12)))) == 12
+        waiting.close()
+    assert waiting._waiting_bytes == 0
+
+
+def test_how_the_form_was_held_stands_in_the_records_that_have_to_do_with_an_answer() -> None:
+    pipeline = Pipeline.load({"ask": {"every_s": 0.3}, "max_age_s": 0.15, "detector": {"batch": 1}})
+    with FakeServer(lambda asked: FAULTS["denied"](asked) if not asked.number else holding(asked)) as server:
+        vlm = remote(server.base_url)
+        running = FrameStream(
+            pipeline=pipeline, schema=HAZARD, detector=FakeDetector(), vlm=vlm, stages=Stages(), keep_pixels=False
+        )
+        states = [outcome.record.vlm for outcome in running.outcomes(frames(6))]
+        running.close()
+    assert [(state.status, state.enforced) for state in states] == [
+        ("error", "checked"), ("skipped", None), ("skipped", None), ("ok", "checked"), ("carried", "checked"),
+        ("stale", "checked"),
+    ]  # fmt: skip
+    merge = SourceMerge(pipeline, HAZARD, vlm)
+    (frame,) = frames(1)
+    assert merge.lost(frame, FakeDetector().detect([frame])[0], "gone").vlm.enforced is None
+    said = "`vlm.enforced` in every record that tells what became of a question or carries an answer"
+    assert said in " ".join(Path("docs/remote.md").read_text().split())
 
 
 def test_limits_skip_questions_and_say_so() -> None:
@@ -348,6 +414,51 @@ def test_check_is_content_without_pictures_where_none_are_sent() -> None:
         assert not any(received.pictures for received in server.received)
         server.behave = FAULTS["prose"]
         assert check(base_url=server.base_url, pictures=False)[0] == 3
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "code", "told"),
+    [
+        ("holding", "holding", 0, ("held by the server", "held by the server")),
+        ("holding", "prose", 3, ("held by the server", "NOT HELD")),
+        ("prose", "holding", 3, ("NOT HELD", "held by the server")),
+        ("holding", "denied", 2, ("held by the server", "HTTP 401: bad key")),
+        ("denied", "prose", 2, ("HTTP 401: bad key", "NOT HELD")),
+    ],
+)
+def test_check_tells_of_fallbacks_too_and_the_worst_counts(
+    first: str, second: str, code: int, told: tuple[str, str]
+) -> None:
+    behaviours = {**FAULTS, "holding": holding}
+    with FakeServer(behaviours[first]) as one, FakeServer(behaviours[second]) as other:
+        fallback = [{"model": "second", "base_url": other.base_url, "tries": 1}]
+        found, said = check(model="first", base_url=one.base_url, tries=1, fallback=fallback)
+    assert found == code, said
+    places = [said.index(part) for part in ("first at", "second at")]
+    assert places == sorted(places)
+    parts = said[: places[1]], said[places[1] :]
+    for part, expected in zip(parts, told, strict=True):
+        assert expected in part
+
+
+def test_the_command_checks_a_pipeline_file_with_its_fallback(tmp_path: Path) -> None:
+    with FakeServer() as one, FakeServer(FAULTS["prose"]) as other:
+        file = tmp_path / "site.yaml"
+        file.write_text(
+            f"schema: hazard\nmax_objects: 3\nvlm:\n  model: first\n  base_url: {one.base_url}\n"
+            f"  fallback:\n  - model: second\n    base_url: {other.base_url}\n    api: responses\n"
+        )
+        checked = subprocess.run([HAZARDLENS, "check", str(file)], capture_output=True, text=True, cwd=tmp_path)
+        assert {received.path for received in other.received} == {"/v1/responses"}
+    assert checked.returncode == 3, checked.stderr
+    said = " ".join(checked.stdout.split())
+    assert f"first at {one.base_url.removeprefix('http://')}: answers" in said
+    assert "schema hazard with 3 objects: held by the server" in said
+    assert f"second at {other.base_url.removeprefix('http://')}: answers" in said
+    assert "schema hazard with 3 objects: NOT HELD" in said
+    missing = subprocess.run([HAZARDLENS, "check", "none.yaml"], capture_output=True, text=True, cwd=tmp_path)
+    assert missing.returncode == 2
+    assert "none.yaml" in missing.stderr
 
 
 def test_headers_of_a_request_may_be_null() -> None:

@@ -1,10 +1,12 @@
 """Safety: planted secrets come out nowhere, no redirect carries a key, blurred people are not recognizable."""
 
+import base64
 import json
 import logging
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +76,8 @@ ECHOES = {
     "answer": in_answer,
     "refusal": lambda asked: answer(asked, "", refusal=echo(asked)),
     "header": lambda asked: error(429, echo(asked), headers={"Retry-After": echo(asked)}),
+    "request_id": lambda asked: replace(holding(asked), headers={"X-Request-Id": echo(asked)}),
+    "request_id_of_an_error": lambda asked: error(500, "no", headers={"X-Request-Id": echo(asked)}),
     "moved": lambda asked: Act(status=302, headers={"Location": f"http://localhost:9/{echo(asked)}"}),
 }
 
@@ -239,9 +243,79 @@ def test_what_may_be_a_secret_is_refused_wherever_a_request_carries_it(name: str
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("request_", "place"),
+    [
+        ({"extra_body": {"provider": {"api_key": "hunter2"}}}, "extra_body.provider.api_key"),
+        ({"extra_body": {"providers": [{"name": "x"}, {"auth": "hunter2"}]}}, "extra_body.providers.1.auth"),
+        ({"extra_body": {"tokens": ["hunter2"]}}, "extra_body.tokens.0"),
+        ({"api_key": "hunter2"}, "api_key"),
+        ({"metadata": {"token": "hunter2"}}, "metadata.token"),
+        ({"tools": [{"type": "mcp", "headers": {"Authorization": "hunter2"}}]}, "tools.0.headers.Authorization"),
+    ],
+)
+def test_what_may_be_a_secret_is_refused_however_deep(
+    request_: dict[str, Any], place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(HazardlensError, match="headers_env") as caught:
+        Pipeline.load({"vlm": {"model": "x", "api": "responses", "request": request_}})
+    assert f"{place} may be a secret" in str(caught.value)
+    assert "hunter2" not in str(caught.value) + caplog.text
+
+
+PLANTED = "planted-from-python"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"headers": {"X-Api-Key": PLANTED}},
+        {"request": {"extra_headers": {"X-Token": PLANTED}}},
+        {"request": {"extra_query": {"key": PLANTED}}},
+        {"request": {"extra_body": {"provider": {"api_key": PLANTED}}}},
+        {"request": {"metadata": {"session": PLANTED}}},
+    ],
+)
+def test_a_secret_given_in_python_is_taken_out_as_well(settings: dict[str, Any]) -> None:
+    def behave(asked: Received) -> Act:
+        assert PLANTED in json.dumps([asked.path, dict(asked.headers), dict(asked.body)]), "the server did get it"
+        return error(400, f"you sent {PLANTED}")
+
+    with FakeServer(behave) as server:
+        result = ask(remote(server.base_url, **settings))
+    assert result.reason == f"HTTP 400: you sent {MARK}"
+
+
+def test_the_password_of_a_proxy_is_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    spelled = "planted-%2Fin-the-proxy"
+    basic = base64.b64encode(b"me:planted-/in-the-proxy").decode()
+
+    def behave(asked: Received) -> Act:
+        assert asked.headers["proxy-authorization"] == f"Basic {basic}"
+        return error(400, f"you sent {basic}, that is planted-/in-the-proxy or {spelled}")
+
+    with FakeServer(behave) as proxy:
+        place = proxy.base_url.removesuffix("/v1").replace("//", f"//me:{spelled}@")
+        for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("http_proxy", place)
+        result = ask(remote("http://site.invalid/v1"))
+        assert proxy.received[0].path == "http://site.invalid/v1/chat/completions"
+    assert result.reason == f"HTTP 400: you sent {MARK}, that is {MARK} or {MARK}"
+
+
 def test_what_is_no_secret_passes() -> None:
-    body = {"stop_token_ids": [7], "min_tokens": 3, "skip_special_tokens": True, "cache_prompt": True}
-    request = {"extra_body": body, "extra_query": {"version": "1"}, "extra_headers": None}
+    body = {
+        "stop_token_ids": [7],
+        "min_tokens": 3,
+        "skip_special_tokens": True,
+        "cache_prompt": True,
+        "stop_token": "</s>",
+        "reasoning_end_token": "</think>",
+        "chat_template_kwargs": {"eos_token": "<|end|>", "tokenizer": "x"},
+        "nested": [{"max_tokens": 3, "token": None}],
+    }
+    request = {"extra_body": body, "extra_query": {"version": "1"}, "extra_headers": None, "prompt_cache_key": "site"}
     Pipeline.load({"vlm": {"model": "x", "api": "responses", "request": request}})
     with FakeServer() as server:
         assert ask(remote(server.base_url, request={**request, "extra_query": None})).status == "ok"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 import os
 import ssl
@@ -10,19 +11,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import httpx2
 
 from hazardlens.errors import PipelineError, WeightsError
+from hazardlens.secrecy import may_be_secret
 from hazardlens.vlm.remote.dialects import Api
 from hazardlens.vlm.remote.redaction import Redactor
-from hazardlens.vlm.remote.transport import AsyncGuardedTransport, Guard, GuardedTransport
+from hazardlens.vlm.remote.transport import AsyncGuardedTransport, Guard, GuardedTransport, writing
 
 OPENAI_KEY = "OPENAI_API_KEY"
 _NO_KEY = "none"
 _OPENAI_URL = "https://api.openai.com/v1"
-_WIRE_LOGS = ("httpcore2", "httpx2")
+_WIRE_LOGS = ("httpcore2", "httpx2", "openai._base_client", "openai._response", "openai._legacy_response")
 _CONNECT_S = 10.0
 _MOST_BYTES = 16 * 2**20
 
@@ -42,6 +44,7 @@ class Endpoint:
         headers: More headers, for what is no secret.
         headers_env: More headers, by name, from environment variables.
         more_headers: Names of headers that requests bring along.
+        more_secrets: What else may be a secret, and must stand nowhere.
         ca_file: Certificates of the authority that vouches for the server, or None for the system's.
         try_timeout_s: Wall time that one try may take.
         concurrency: Most connections at once.
@@ -55,6 +58,7 @@ class Endpoint:
     headers: Mapping[str, str] = field(default_factory=dict)
     headers_env: Mapping[str, str] = field(default_factory=dict)
     more_headers: tuple[str, ...] = ()
+    more_secrets: tuple[str, ...] = field(default=(), repr=False)
     ca_file: str | None = None
     try_timeout_s: float = 60.0
     concurrency: int = 1
@@ -90,16 +94,21 @@ class Connection:
             name: _from_environment(f"vlm.headers_env.{name}", variable)
             for name, variable in endpoint.headers_env.items()
         }
-        self.redact = Redactor([*secret_headers.values(), *([key] if key_name else [])])
+        told = [value for name, value in endpoint.headers.items() if may_be_secret(name)]
+        of_proxy = _passwords(_proxy(endpoint.base_url or _OPENAI_URL))
+        keys = [key] if key_name else []
+        self.redact = Redactor([*secret_headers.values(), *keys, *told, *endpoint.more_secrets, *of_proxy])
         self._llm = _llm(endpoint, key, {**endpoint.headers, **secret_headers})
 
     async def call_async(self, messages: Messages, arguments: Mapping[str, Any]) -> object:
-        """Ask once, asynchronously; gives what the SDK gives, raises what it raises."""
-        return await self._llm.async_call(messages, **arguments)
+        """Ask once, asynchronously; gives what the SDK gives, raises what it raises, or an UnsentError."""
+        with writing():
+            return await self._llm.async_call(messages, **arguments)
 
     def call(self, messages: Messages, arguments: Mapping[str, Any]) -> object:
-        """Ask once; gives what the SDK gives, raises what it raises."""
-        return self._llm(messages, **arguments)
+        """Ask once; gives what the SDK gives, raises what it raises, or an UnsentError."""
+        with writing():
+            return self._llm(messages, **arguments)
 
     async def close_async(self) -> None:
         """Close the connections."""
@@ -135,7 +144,7 @@ def _llm(endpoint: Endpoint, key: str, headers: Mapping[str, str]) -> Any:
         raise WeightsError("this Ultralytics has no LLM", help="pip install -U ultralytics") from error
     from openai import AsyncOpenAI, OpenAI
 
-    for name in _WIRE_LOGS:  # they print whole URLs, and headers as a server sends them
+    for name in _WIRE_LOGS:  # they print whole URLs, and headers and ids as a server sends them
         if logging.getLogger(name).level == logging.NOTSET:
             logging.getLogger(name).setLevel(logging.WARNING)
     # What the SDK finds in its own environment variables goes to OpenAI only.
@@ -206,6 +215,15 @@ def _proxy(url: str) -> str | None:
     parts = urlsplit(url)
     host = parts.hostname or ""
     return None if urllib.request.proxy_bypass(host) else urllib.request.getproxies().get(parts.scheme)
+
+
+def _passwords(proxy: str | None) -> list[str]:
+    """The password in a proxy's URL, however it may be spelled."""
+    parts = urlsplit(proxy or "")
+    if not parts.password:
+        return []
+    user, password = unquote(parts.username or ""), unquote(parts.password)
+    return [parts.password, password, base64.b64encode(f"{user}:{password}".encode()).decode()]
 
 
 def _from_environment(place: str, variable: str) -> str:

@@ -13,14 +13,12 @@ Api = Literal["responses", "chat.completions"]
 Wire = Literal[
     "json_schema",
     "body_json_schema",
-    "structured_outputs",
     "function",
     "json_object",
     "none",
 ]
 """Where a schema stands in a request: the API's own place (`response_format`, or `text.format`), chat's
-`response_format` in the body of either API, vLLM's `structured_outputs`, the one function that may be called, or
-nowhere."""
+`response_format` in the body of either API, the one function that may be called, or nowhere."""
 
 Texts = Literal["structured_outputs", "gbnf", "json"]
 """How labels and regular expressions are sent: vLLM's kinds, a llama.cpp grammar, or as a JSON object of one field."""
@@ -49,7 +47,8 @@ class Dialect:
 
     Attributes:
         name: Its name in a pipeline file.
-        source: How it is known: run by the full tests, or from the documents.
+        source: How it is known: run by the full tests, or from the documents. Where nothing holds a schema, the models
+            of those tests give no valid answer.
         chat: Where a schema stands on chat.completions.
         responses: The same on responses.
         keyed: Whether detections are an object keyed by id over shared `$defs`, in place of an array.
@@ -83,6 +82,7 @@ class Dialect:
 
 
 _RUN = "run by the full tests"
+_RUN_IN_VAIN = "run by the full tests, without a valid answer"
 _READ = "from the documents"
 _NOT_STRICT = frozenset({"minLength", "maxLength", "allOf", "not", "prefixItems", "format"})
 
@@ -123,11 +123,13 @@ _ROWS = (
         leaves_out=frozenset({"number.minimum", "number.maximum", "multipleOf", "allOf", "not", "format"}),
     ),
     Dialect(name="lmstudio", source=_READ, chat="json_schema", responses="json_schema"),
-    Dialect(name="transformers", source=_RUN, chat="none", responses="none", sampling=frozenset({"temperature"})),
+    Dialect(
+        name="transformers", source=_RUN_IN_VAIN, chat="none", responses="none", sampling=frozenset({"temperature"})
+    ),
     Dialect(name="json_schema", source=_RUN, chat="json_schema", responses="json_schema"),
     Dialect(name="function", source=_READ, chat="function", responses="function", leaves_out=_NOT_STRICT),
     Dialect(name="json_object", source=_READ, chat="json_object", responses="json_object"),
-    Dialect(name="prompt", source=_RUN, chat="none", responses="none"),
+    Dialect(name="prompt", source=_RUN_IN_VAIN, chat="none", responses="none"),
 )
 
 DIALECTS = {row.name: row for row in _ROWS}

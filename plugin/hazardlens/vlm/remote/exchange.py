@@ -7,23 +7,22 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pybreaker
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 from tenacity.stop import stop_before_delay
 
-from hazardlens.schema import AnswerError, GroundedSchema
-from hazardlens.schema.bare import GroundedText
-from hazardlens.schema.spelling import read_strict, spell
+from hazardlens.schema import GroundedSchema
 from hazardlens.vlm.base import Enforced, Reply, ReplyEnd
+from hazardlens.vlm.keeping import kept
 from hazardlens.vlm.remote.connection import Connection, Messages
 from hazardlens.vlm.remote.faults import SERVER_FAULTS, Fault, Kind, fault_of
 from hazardlens.vlm.remote.limits import Gate, Spending
 from hazardlens.vlm.remote.patience import Patience
-from hazardlens.vlm.remote.reading import Said, read_response, refusal_in
-from hazardlens.vlm.remote.redaction import Redactor
-from hazardlens.vlm.remote.restoring import restored
+from hazardlens.vlm.remote.reading import Said, encodable, read_response
+from hazardlens.vlm.remote.verdict import judged
 from hazardlens.vlm.remote.wire import budget_in
 
 _ENDS: Mapping[Kind, ReplyEnd] = {
@@ -33,10 +32,12 @@ _ENDS: Mapping[Kind, ReplyEnd] = {
     "timeout": "timeout",
     "spent": "skipped",
 }
+_SAID: frozenset[Kind] = frozenset({"invalid", "truncated", "refused"})
+"""Faults of an answer; all others tell only that there is none."""
 _TOLD = 1_000
 _TICK_S = 0.02
-_CUT_SILENTLY = "the answer was cut by the token budget, though the server says that it is complete"
-_NOT_WHOLE = "the server does not say that the answer is whole, and a text that is no JSON may be cut unnoticed"
+_LARGE = 16 * 2**10
+"""Characters from which on an answer is judged in another thread, for all questions share the loop's."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -80,11 +81,20 @@ class Asked:
 def new_breaker(failures: int, reset_s: float) -> pybreaker.CircuitBreaker:
     """A circuit breaker that counts faults of the server only."""
     return pybreaker.CircuitBreaker(
-        fail_max=failures,
-        reset_timeout=reset_s,
-        exclude=[lambda error: isinstance(error, Fault) and error.kind not in SERVER_FAULTS],
-        throw_new_error_on_trip=False,
+        fail_max=failures, reset_timeout=reset_s, exclude=[_is_no_fault], throw_new_error_on_trip=False
     )
+
+
+def _is_no_fault(error: BaseException) -> bool:
+    """Whether an error says that the server itself is well.
+
+    Raises:
+        BaseException: The error itself where it says nothing of the server: nobody waited for the answer any more, or
+            nothing was sent. Raised from here it is neither counted nor, as one that is left out, taken for a success.
+    """
+    if isinstance(error, asyncio.CancelledError) or (isinstance(error, Fault) and error.kind == "unsent"):
+        raise error
+    return isinstance(error, Fault) and error.kind not in SERVER_FAULTS
 
 
 @dataclass(kw_only=True, eq=False)
@@ -104,7 +114,7 @@ class Exchange:
     _attempts: int = 0
     _faults: Counter[Kind] = field(default_factory=Counter)
     _tokens: dict[str, int | None] = field(default_factory=lambda: {"input": None, "output": None})
-    _cut: Fault | None = None
+    _said: Fault | None = None
     _last: Fault | None = None
     _until_s: float = 0.0
 
@@ -123,7 +133,9 @@ class Exchange:
         try:
             return await retrying(self._try)
         except Fault as fault:
-            return self._failed(fault)
+            if self._said is None or fault.kind in _SAID:
+                return self._failed(fault, fault.reason)
+            return self._failed(self._said, f"{self._said.reason}; asked again: {fault.reason}")
 
     def _helps(self, error: BaseException) -> bool:
         """Whether another try can help."""
@@ -144,19 +156,15 @@ class Exchange:
         try:
             return await self._ask()
         except Fault as fault:
-            is_over = time.monotonic() >= self._until_s - _TICK_S
-            if fault.kind == "timeout" and self._last is not None and is_over:
-                raise self._last from None  # what went wrong before says more than that the time is up
-            if fault.kind in ("spent", "open") and self._last is not None:
+            is_over = fault.kind == "timeout" and time.monotonic() >= self._until_s - _TICK_S
+            if self._last is not None and (is_over or fault.kind in ("spent", "open")):
                 self._until_s = 0.0  # no further try
-                raise self._last from None  # it was asked, and that is what became of it
+                raise self._last from None  # what became of it before says more than that it was not asked again
             self._last = fault
             self._faults[fault.kind] += 1
-            if fault.kind == "rejected" and self._cut is not None:
-                self._faults["truncated"] += 1
-                raise self._cut from None  # the larger budget does not fit into the context
+            if fault.kind in _SAID:
+                self._said = fault
             if fault.kind == "truncated":
-                self._cut = fault
                 self._enlarge()
             if fault.kind == "invalid":
                 self._addition = (
@@ -175,7 +183,7 @@ class Exchange:
     async def _ask(self) -> Reply:
         if not await self.line.gate.passed(self._until_s):
             asks = f"the server asks to wait {self.line.gate.closed_s:.0f} s, longer than an answer may take"
-            raise Fault("rejected", asks)
+            raise Fault("open", asks)
         spent = self.line.spending.take_call()
         if spent is not None:
             raise Fault("spent", spent)
@@ -183,7 +191,9 @@ class Exchange:
             said = await self._call()
         except pybreaker.CircuitBreakerError as error:
             raise fault_of(error, self.line.connection.redact) from None
-        return self._judged(said)
+        judging = partial(judged, said, self.asked.schema, self.line.connection.redact, budget=self._sent)
+        text, raw = judging() if len(said.text) < _LARGE else await asyncio.to_thread(judging)
+        return self._reply(text=text, raw=raw)
 
     async def _call(self) -> Said:
         """Call the server once, under the breaker."""
@@ -197,55 +207,26 @@ class Exchange:
                 said = read_response(response, connection.endpoint.api, connection.redact)
             except Exception as error:  # noqa: BLE001 - each becomes a fault, of which some are tried again
                 fault = fault_of(error, connection.redact)
+                self._attempts -= fault.kind == "unsent"
                 if fault.wait_s is not None:
                     self.line.gate.hold(fault.wait_s)
                 raise fault from None
             self._sent = budget_in(arguments)
             self._count(said)
             if said.end == "failed":
-                raise Fault("server", said.reason or "the server failed", said=said)
+                raise Fault("server", said.reason or "the server failed")
             return said
 
     def _count(self, said: Said) -> None:
         for name, count in (("input", said.input_tokens), ("output", said.output_tokens)):
             if count is not None:
                 self._tokens[name] = (self._tokens[name] or 0) + count
-        unknown = (self._sent or self._budget) if said.output_tokens is None else 0
-        self.line.spending.add_tokens((said.input_tokens or 0) + (said.output_tokens or 0) + unknown)
-
-    def _judged(self, said: Said) -> Reply:
-        """The reply, if it is what was asked for.
-
-        Raises:
-            Fault: It is not.
-        """
-        redact, schema = self.line.connection.redact, self.asked.schema
-        raw = redact(said.text)
-        text = restored(raw, schema)
-        told = _respelled(text, redact)
-        if told is not None:
-            text = raw = told
-        if said.end in ("truncated", "refused"):
-            raise Fault("truncated" if said.end == "truncated" else "refused", said.reason or "", said=said, text=raw)
-        cut = said.output_tokens is not None and self._sent is not None and said.output_tokens >= self._sent
-        if isinstance(schema, GroundedText) and (cut or not (said.is_whole or _is_object(text))):
-            raise Fault("truncated", _CUT_SILENTLY if cut else _NOT_WHOLE, said=said, text=raw)
-        try:
-            refusal = refusal_in(schema.parse(text))
-        except AnswerError as error:
-            refusal = refusal_in(text)
-            if refusal is None and cut:
-                raise Fault("truncated", _CUT_SILENTLY, said=said, text=raw) from None
-            if refusal is None:
-                raise Fault("invalid", redact(str(error)), said=said, text=raw) from None
-        if refusal is not None:
-            raise Fault("refused", f"the answer is a refusal: {refusal}", said=said, text=raw)
-        return self._reply(text=text, raw=raw)
+        self.line.spending.add_tokens(said.input_tokens, said.output_tokens, budget=self._sent or self._budget)
 
     def _reply(self, *, text: str, raw: str, end: ReplyEnd = "complete", reason: str | None = None) -> Reply:
         return Reply(
             text=text,
-            raw=raw if raw != text else None,
+            raw=kept(encodable(raw)) if raw != text else None,
             end=end,
             reason=reason,
             input_tokens=self._tokens["input"],
@@ -254,25 +235,7 @@ class Exchange:
             enforced=self.asked.enforced,
         )
 
-    def _failed(self, fault: Fault) -> Reply:
+    def _failed(self, fault: Fault, reason: str) -> Reply:
         end = _ENDS.get(fault.kind, "error")
         tries = f" ({self._attempts} tries)" if self._attempts > 1 else ""
-        return self._reply(text=fault.text, raw=fault.text, end=end, reason=f"{fault.reason}{tries}")
-
-
-def _is_object(text: str) -> bool:
-    """Whether a text is a JSON object, which says by itself that it is whole."""
-    try:
-        return isinstance(read_strict(text), dict)
-    except ValueError:
-        return False
-
-
-def _respelled(text: str, redact: Redactor) -> str | None:
-    """An answer spelled anew without secrets, where escapes of its strings hide one; else None."""
-    try:
-        spelled = spell(read_strict(text))
-        told = redact(spelled)
-    except ValueError:
-        spelled, told = text, redact.bare(text)
-    return None if told == spelled else told
+        return self._reply(text=fault.text, raw=fault.text, end=end, reason=f"{reason}{tries}")

@@ -11,9 +11,10 @@ from typing import Any, Literal
 import openai
 import pybreaker
 
-from hazardlens.vlm.remote.reading import MalformedResponseError, Said
+from hazardlens.vlm.keeping import kept
+from hazardlens.vlm.remote.reading import MalformedResponseError, encodable
 from hazardlens.vlm.remote.redaction import Redactor
-from hazardlens.vlm.remote.transport import AnswerTooLargeError
+from hazardlens.vlm.remote.transport import AnswerTooLargeError, UnsentError
 
 Kind = Literal[
     "transport",
@@ -25,17 +26,19 @@ Kind = Literal[
     "truncated",
     "refused",
     "rejected",
+    "unsent",
     "open",
     "spent",
 ]
 """What went wrong: on the way, in the server, an answer that is no answer, no answer in time, too many requests, an
-answer that the schema does not allow, one that was cut, a refusal, a request that will never be taken, a circuit
-breaker that is open, a limit of ours that is spent."""
+answer that the schema does not allow, one that was cut, a refusal, a request that will never be taken, one that cannot
+even be written, a circuit breaker that is open or a wait that is too long, a limit of ours that is spent."""
 
 SERVER_FAULTS: frozenset[Kind] = frozenset({"transport", "server", "malformed", "timeout"})
 """What speaks against the server itself: it is tried again, and counted by the circuit breaker."""
 
 _TOLD = 300
+_MOST_REASON = 4_000
 _MOST_WAIT_S = 3600.0
 
 
@@ -46,19 +49,19 @@ class Fault(Exception):  # noqa: N818 - it never leaves the package
         kind: What went wrong.
         reason: The same in words, without secrets.
         wait_s: Seconds that the server asks to wait, or None.
-        said: What the server said, or None.
         text: The answer's text in the schema's own form, where there is one.
+
+    In both texts a mark stands in place of half a surrogate pair, which nothing could write, and both are cut to what
+    records keep, for a server may say any amount.
     """
 
-    def __init__(
-        self, kind: Kind, reason: str, *, wait_s: float | None = None, said: Said | None = None, text: str = ""
-    ) -> None:
-        super().__init__(reason)
+    def __init__(self, kind: Kind, reason: str, *, wait_s: float | None = None, text: str = "") -> None:
+        reason = encodable(reason)
+        self.reason = reason if len(reason) <= _MOST_REASON else f"{reason[:_MOST_REASON]} ..."
+        super().__init__(self.reason)
         self.kind = kind
-        self.reason = reason
         self.wait_s = wait_s
-        self.said = said
-        self.text = text
+        self.text = kept(encodable(text))
 
 
 def fault_of(error: Exception, redact: Redactor) -> Fault:
@@ -78,6 +81,8 @@ def fault_of(error: Exception, redact: Redactor) -> Fault:
             return Fault("open", "not asked: the server failed several times in a row and is left alone for a while")
         case MalformedResponseError() | openai.APIResponseValidationError():
             return Fault("malformed", redact(str(error)))
+        case UnsentError():
+            return Fault("unsent", redact(str(error))[:_TOLD])
         case ValueError() | RecursionError():
             told = f"{type(error).__name__}: {redact(str(error))[:_TOLD]}"
             return Fault("malformed", f"the server's answer cannot be read: {told}")
@@ -113,7 +118,7 @@ def _by_status(error: openai.APIStatusError, redact: Redactor) -> Fault:
         if "insufficient_quota" in (error.code, error.type):
             return Fault("rejected", reason)
         return Fault("busy", reason, wait_s=wait_s)
-    if status in (408, 425) or status >= 500:
+    if status >= 500:
         return Fault("busy" if status == 503 and wait_s is not None else "server", reason, wait_s=wait_s)
     return Fault("rejected", reason)
 

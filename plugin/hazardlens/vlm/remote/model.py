@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import threading
@@ -14,6 +15,7 @@ from typing import Any
 
 from hazardlens.errors import ServerError
 from hazardlens.schema import GroundedSchema
+from hazardlens.secrecy import secrets_in
 from hazardlens.vlm.base import Enforced, Question, Reply, Shown, View, Vlm
 from hazardlens.vlm.remote.connection import Connection, Endpoint, messages_for
 from hazardlens.vlm.remote.dialects import AUTO, DIALECTS, Api, Dialect, first_dialect
@@ -25,7 +27,7 @@ from hazardlens.vlm.remote.pictures import data_uris
 from hazardlens.vlm.remote.probe import Prober
 from hazardlens.vlm.remote.proof import Proof, holds, prove
 from hazardlens.vlm.remote.reuse import Reuse
-from hazardlens.vlm.remote.wire import Wired, budget_for, merged, wire
+from hazardlens.vlm.remote.wire import Wired, budget_for, merged, wired
 
 _log = logging.getLogger(__name__)
 
@@ -67,7 +69,8 @@ class RemoteVlm(Vlm):
         jpeg_quality: Quality of the pictures sent, 1 to 100.
         pictures: Whether pictures are sent; without them the model knows only what the detector found.
         calls_per_minute: Most calls within a minute, or None.
-        tokens_per_run: Most tokens, or None.
+        tokens_per_run: Most tokens in the life of this VLM, probes among them, or None; where it is handed to several
+            runs, it has them only once.
         reuse: Whether an answer is reused for exactly the same bytes.
         probe: Whether the server is asked what it does before the first question.
         probe_timeout_s: Wall time that all of that may take each time, or None for three times `timeout_s`.
@@ -125,6 +128,7 @@ class RemoteVlm(Vlm):
             headers=dict(headers or {}),
             headers_env=dict(headers_env or {}),
             more_headers=tuple((request or {}).get("extra_headers") or {}),
+            more_secrets=tuple(text for _, text in secrets_in(request or {})),
             ca_file=ca_file,
             try_timeout_s=patience.try_s,
             concurrency=concurrency,
@@ -171,7 +175,7 @@ class RemoteVlm(Vlm):
 
     def wired(self, schema: GroundedSchema) -> Wired:
         """A schema as it goes over the wire."""
-        return wire(schema, self._dialect, self._line.connection.endpoint.api)
+        return wired(schema, self._dialect, self._line.connection.endpoint.api)
 
     def prepare(self, schema: GroundedSchema) -> None:
         """See that the schema fits, and what the server does; the first time, also that it answers and sees pictures.
@@ -194,7 +198,8 @@ class RemoteVlm(Vlm):
                 )
                 self._dialect, self._is_found_out = DIALECTS[self.proof.dialect], True
             elif self.proof.enforces:
-                self.proof = replace(self.proof, enforces=holds(prober, schema, self._dialect))
+                held, how = holds(prober, schema, self._dialect)
+                self.proof = replace(self.proof, held=held, how=how)
             self.enforced = "server" if self.proof.enforces else "checked"
             if self._is_blind:
                 raise ServerError(
@@ -203,7 +208,10 @@ class RemoteVlm(Vlm):
                 )
             if self._pictures and self.proof.images == "unknown":
                 _log.warning("whether %s looks at pictures could not be seen: %s", self.name, self.proof.why)
-            if not self.proof.enforces:
+            if self.proof.held == "unknown":
+                unseen = f"whether {self.name} holds the schema could not be seen: {self.proof.how}"
+                _log.warning("%s; its answers are only checked afterwards", unseen)
+            if self.proof.held == "no":
                 _log.warning("%s does not hold the schema; its answers are only checked afterwards", self.name)
 
     def ask(self, question: Question, shown: Shown, stop: threading.Event) -> Reply:
@@ -212,25 +220,24 @@ class RemoteVlm(Vlm):
         Raises:
             TimeoutError: If `stop` is set.
         """
-        future = submit(self.ask_async(question, shown))
+        begun = self._begun(question, shown)
+        if isinstance(begun, Reply):
+            return begun
+        asked, key = begun
+        future = submit(Exchange(line=self._line, asked=asked).run())
         while not wait([future], timeout=_LOOKS_UP_S).done:
             if stop.is_set():
                 future.cancel()
                 raise TimeoutError("stopped before the answer was complete")
-        return future.result()
+        return self._ended(key, future.result())
 
     async def ask_async(self, question: Question, shown: Shown) -> Reply:
         """Ask the server, and validate what it says; every failure is in the reply."""
-        if self._is_blind:
-            return Reply(text="", end="error", reason=self._blindness, attempts=0, enforced=self.enforced)
-        asked = self._asked(question, shown)
-        known = self._reuse.known(asked) if self._reuse is not None else None
-        if known is not None:
-            return known
-        reply = await Exchange(line=self._line, asked=asked).run()
-        if self._reuse is not None:
-            self._reuse.keep(asked, reply)
-        return reply
+        begun = await asyncio.to_thread(self._begun, question, shown)
+        if isinstance(begun, Reply):
+            return begun
+        asked, key = begun
+        return self._ended(key, await Exchange(line=self._line, asked=asked).run())
 
     def close(self) -> None:
         """Close the connections; asks nothing more."""
@@ -244,10 +251,25 @@ class RemoteVlm(Vlm):
     def _blindness(self) -> str:
         return f"{self.name} takes no pictures: {self.proof.why if self.proof else ''}"
 
+    def _begun(self, question: Question, shown: Shown) -> Reply | tuple[Asked, str | None]:
+        """The question on the wire, and what its answer is kept by; or the reply where the server need not be asked."""
+        if self._is_blind:
+            return Reply(text="", end="error", reason=self._blindness, attempts=0, enforced=self.enforced)
+        asked = self._asked(question, shown)
+        if self._reuse is None:
+            return asked, None
+        key = self._reuse.key(asked)
+        return self._reuse.known(key) or (asked, key)
+
+    def _ended(self, key: str | None, reply: Reply) -> Reply:
+        if self._reuse is not None and key is not None:
+            self._reuse.keep(key, reply)
+        return reply
+
     def _asked(self, question: Question, shown: Shown) -> Asked:
         api, row = self._line.connection.endpoint.api, self._dialect
-        wired = self.wired(question.schema)
-        prompt = shown.prompt if self.enforced == "server" else f"{shown.prompt}\n\n{wired.told}"
+        sent = self.wired(question.schema)
+        prompt = shown.prompt if self.enforced == "server" else f"{shown.prompt}\n\n{sent.told}"
         pictures = data_uris(shown, quality=self._jpeg_quality) if self._pictures else ()
         sampling = {name: value for name, value in self._sampling.items() if name in row.sampling}
         if api == "responses":
@@ -257,7 +279,7 @@ class RemoteVlm(Vlm):
             schema=question.schema,
             messages=lambda added: messages_for("\n\n".join(filter(None, (prompt, added))), pictures, api),
             arguments=lambda tokens: {
-                **merged(wired.arguments, sampling, budget_for(row, api, tokens), self._request),
+                **merged(sent.arguments, sampling, budget_for(row, api, tokens), self._request),
                 "stream": False,
             },
             budget=budget,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tenacity import RetryCallState, wait_exponential_jitter
 
-from hazardlens.vlm.remote.faults import SERVER_FAULTS, Kind
+from hazardlens.vlm.remote.faults import SERVER_FAULTS, Fault, Kind
 from hazardlens.vlm.remote.limits import Gate
 
 
@@ -43,8 +43,12 @@ class Patience:
         return kind == "busy"
 
     def wait_s(self, state: RetryCallState, gate: Gate) -> float:
-        """Seconds until the next try."""
+        """Seconds until the next try; where the server is busy and says not for how long, all wait as long as that."""
         grown = wait_exponential_jitter(
             multiplier=self.first_wait_s, max=self.longest_wait_s, jitter=self.first_wait_s
         )(state)
-        return max(grown, gate.closed_s)
+        fault = state.outcome.exception() if state.outcome is not None else None
+        is_busy = isinstance(fault, Fault) and fault.kind == "busy"
+        if isinstance(fault, Fault) and is_busy and fault.wait_s is None:
+            gate.hold(grown)
+        return max(grown, gate.opens_in_s(last=is_busy))

@@ -27,9 +27,9 @@ from hazardlens.vlm.remote.marking import marked_request
 from hazardlens.vlm.remote.patience import Patience
 from hazardlens.vlm.remote.reading import Said, read_response
 from hazardlens.vlm.remote.restoring import unwrapped
-from hazardlens.vlm.remote.sight import Sight, told_apart, two_pictures
+from hazardlens.vlm.remote.sight import Seen, told_apart, two_pictures
 from hazardlens.vlm.remote.waiting import within
-from hazardlens.vlm.remote.wire import budget_for, merged
+from hazardlens.vlm.remote.wire import budget_for, budget_in, merged
 
 _PROMPT = "Tell in one short sentence what you see."
 _SHORT, _LONG, _LEAST = 48, 512, 16
@@ -80,8 +80,10 @@ class Prober:
         except Fault as fault:
             raise ServerError(f"{self.name} does not answer: {fault.reason}", help=_advice(fault)) from None
 
-    def enforces(self, schema: GroundedSchema, dialect: Dialect) -> bool:
-        """Whether the server holds `schema`, with a constant added that the prompt never names.
+    def held(self, schema: GroundedSchema, dialect: Dialect) -> tuple[Seen, str]:
+        """Whether the server holds `schema`, with a constant added that the prompt never names, and why.
+
+        What was cut ahead of the constant, or is empty, is no verdict: a model may have thought for too long.
 
         Raises:
             Fault: If it does not take the request, or a fault does not pass.
@@ -89,15 +91,18 @@ class Prober:
         mark = secrets.token_hex(4)
         arguments, expected = marked_request(schema, dialect, self.api, mark)
         if not arguments:
-            return False
+            return "no", "it takes none"
+        begins = ""
         for budget in (_SHORT, _LONG):  # the longer one for a model that thinks first, or fills up with blanks
             said, _ = self._ask(dialect, _PROMPT, arguments=arguments, budget=budget)
             begins = "".join(unwrapped(said.text).split())[: len(expected)]
-            if begins == expected or not expected.startswith(begins):
-                return begins == expected
-        return False
+            if begins == expected:
+                return "yes", "it wrote the constant"
+            if not expected.startswith(begins):
+                return "no", "it wrote something else"
+        return "unknown", f"what it said was {'cut' if begins else 'empty'}, within {_LONG} tokens"
 
-    def images(self, dialect: Dialect) -> tuple[Sight, str]:
+    def images(self, dialect: Dialect) -> tuple[Seen, str]:
         """Whether the server looks at pictures: two different ones must make a difference."""
         try:
             first, second = (self._shown(dialect, picture) for picture in two_pictures())
@@ -188,7 +193,7 @@ class Prober:
             if fault.wait_s is not None:
                 self._gate.hold(fault.wait_s)
             raise fault from None
-        self._spending.add_tokens((said.input_tokens or 0) + (said.output_tokens or 0))
+        self._spending.add_tokens(said.input_tokens, said.output_tokens, budget=budget_in(arguments) or 0)
         if said.end == "failed":
             raise Fault("server", said.reason or "the server failed")
         body = response.to_dict(mode="json", warnings=False) if hasattr(response, "to_dict") else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hazardlens.errors import ServerError
@@ -10,7 +11,7 @@ from hazardlens.schema import GroundedSchema
 from hazardlens.vlm.remote.dialects import DIALECTS, Dialect
 from hazardlens.vlm.remote.faults import Fault
 from hazardlens.vlm.remote.probe import Prober, kind_of_server
-from hazardlens.vlm.remote.sight import Sight
+from hazardlens.vlm.remote.sight import Seen
 from hazardlens.vlm.remote.wire import proves
 
 _log = logging.getLogger(__name__)
@@ -24,15 +25,22 @@ class Proof:
 
     Attributes:
         dialect: The dialect that it was asked in.
-        enforces: Whether it held the schema.
+        held: Whether it held the schema.
+        how: What that verdict rests on.
         images: Whether it looks at pictures.
         why: What the verdict on pictures rests on.
     """
 
     dialect: str
-    enforces: bool
-    images: Sight
+    held: Seen
+    how: str
+    images: Seen
     why: str
+
+    @property
+    def enforces(self) -> bool:
+        """Whether it was seen to hold the schema."""
+        return self.held == "yes"
 
 
 def prove(prober: Prober, schema: GroundedSchema, row: Dialect, *, is_settled: bool, pictures: bool) -> Proof:
@@ -50,30 +58,42 @@ def prove(prober: Prober, schema: GroundedSchema, row: Dialect, *, is_settled: b
     """
     body = prober.answers(row)
     if is_settled:
-        enforces = holds(prober, schema, row)
+        held, how = holds(prober, schema, row)
     else:
         told = kind_of_server(body)
-        names = [told] if told else list(TRIED_IN_TURN)
-        holding = next((name for name in names if _echoes(prober, schema, DIALECTS[name])), None)
-        row = DIALECTS[holding or names[-1]]
-        enforces = holding is not None and proves(schema, row, prober.api)
+        row, held, how = _found_out(prober, schema, [told] if told else TRIED_IN_TURN)
         _log.info("%s speaks the dialect %s", prober.name, row.name)
     images, why = prober.images(row) if pictures else ("unknown", "no pictures are sent")
-    return Proof(dialect=row.name, enforces=enforces, images=images, why=why)
+    return Proof(dialect=row.name, held=held, how=how, images=images, why=why)
 
 
-def holds(prober: Prober, schema: GroundedSchema, row: Dialect) -> bool:
-    """Whether the server constrains its decoding to the schema.
+def holds(prober: Prober, schema: GroundedSchema, row: Dialect) -> tuple[Seen, str]:
+    """Whether the server constrains its decoding to the schema, and what that rests on.
 
     Raises:
-        ServerError: If that could not be seen.
+        ServerError: If a fault kept that from being seen.
     """
-    return proves(schema, row, prober.api) and _echoes(prober, schema, row)
+    if not proves(schema, row, prober.api):
+        return "no", "a constant would prove nothing"
+    return _echoes(prober, schema, row)
 
 
-def _echoes(prober: Prober, schema: GroundedSchema, row: Dialect) -> bool:
+def _found_out(prober: Prober, schema: GroundedSchema, names: Sequence[str]) -> tuple[Dialect, Seen, str]:
+    """The first dialect in which the schema is held, else the first in which that is not known, else the last."""
+    unknown: tuple[Dialect, Seen, str] | None = None
+    for name in names:
+        row = DIALECTS[name]
+        held, how = _echoes(prober, schema, row)
+        if held == "yes":
+            return row, held if proves(schema, row, prober.api) else "no", how
+        if held == "unknown" and unknown is None:
+            unknown = row, held, how
+    return unknown or (row, "no", how)
+
+
+def _echoes(prober: Prober, schema: GroundedSchema, row: Dialect) -> tuple[Seen, str]:
     try:
-        return prober.enforces(schema, row)
+        return prober.held(schema, row)
     except Fault as fault:
         if fault.kind != "rejected":
             raise ServerError(
@@ -82,4 +102,4 @@ def _echoes(prober: Prober, schema: GroundedSchema, row: Dialect) -> bool:
                 "check out.",
             ) from None
         _log.info("the dialect %s is not taken: %s", row.name, fault.reason)
-        return False
+        return "no", fault.reason

@@ -90,6 +90,13 @@ def read_response(response: object, api: Api, redact: Redactor = _NO_SECRETS) ->
     )
 
 
+def encodable(text: str) -> str:
+    """The text with U+FFFD in place of every half of a surrogate pair, and halves that belong together joined."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 def refusal_in(value: object) -> str | None:
     """A text that refuses to answer, as the answer itself or as a string inside it; None where there is none.
 

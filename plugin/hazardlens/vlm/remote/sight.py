@@ -11,8 +11,8 @@ import numpy as np
 from hazardlens.vlm.remote.pictures import data_uri
 from hazardlens.vlm.remote.reading import Said
 
-Sight = Literal["yes", "no", "unknown"]
-"""Whether a server was seen to look at pictures."""
+Seen = Literal["yes", "no", "unknown"]
+"""Whether a server was seen to do something."""
 
 LEAST_DIFFERENCE = 0.01
 """Two runs of the same request may give probabilities that differ by less."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextvars import ContextVar
 from typing import cast
 
 import httpx2
@@ -11,6 +13,32 @@ import httpx2
 _OWN_HEADERS = frozenset(
     {"host", "accept", "accept-encoding", "connection", "user-agent", "content-type", "content-length", "authorization"}
 )
+
+_leaving: ContextVar[list[None] | None] = ContextVar("leaving", default=None)
+"""Gets an item for each request that leaves."""
+
+
+class UnsentError(ValueError):
+    """A request that cannot be written, so that nothing was sent; another try would fail as well."""
+
+
+@contextlib.contextmanager
+def writing() -> Iterator[None]:
+    """Tell errors of a request that never left from those of an answer.
+
+    Raises:
+        UnsentError: In place of an error of its values, if nothing was sent.
+    """
+    left: list[None] = []
+    token = _leaving.set(left)
+    try:
+        yield
+    except (ValueError, TypeError, RecursionError) as error:
+        if left:
+            raise
+        raise UnsentError(f"the request cannot be written: {type(error).__name__}: {error}") from error
+    finally:
+        _leaving.reset(token)
 
 
 class AnswerTooLargeError(httpx2.TransportError):
@@ -82,6 +110,9 @@ class Guard:
 
     def clean(self, request: httpx2.Request) -> None:
         """Take out headers that nobody meant, such as those that the SDK finds in the environment."""
+        left = _leaving.get()
+        if left is not None:
+            left.append(None)
         for name in list(request.headers):
             if name.lower() not in self._headers and not name.lower().startswith("x-stainless-"):
                 del request.headers[name]

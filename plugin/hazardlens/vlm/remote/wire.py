@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from hazardlens.schema import ITEM_SEPARATOR, KEY_SEPARATOR, GroundedSchema
@@ -18,6 +19,8 @@ NAME = "hazardlens_fields"
 _SPELLING = {"whitespace_flexible": False, "item_separator": ITEM_SEPARATOR, "key_separator": KEY_SEPARATOR}
 """The mask's, so that a model says on a server what it says in process."""
 _NOTATIONS = {"lark": "Lark", "gbnf": "GBNF"}
+_SHAPES = 128
+"""Shapes of schemas that are remembered; a frame has one for each number of its detections."""
 _BUDGETS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens"})
 
 
@@ -57,6 +60,30 @@ def wire(schema: GroundedSchema, dialect: Dialect, api: Api) -> Wired:
     if isinstance(schema, GroundedText) and (rule := _rule(schema.bare)):
         told = f"{told}\nIts field {schema.bare.field} {rule}"
     return Wired(arguments=arguments, told=told, checked=checked)
+
+
+def wired(schema: GroundedSchema, dialect: Dialect, api: Api) -> Wired:
+    """The same, written once for all questions of one shape.
+
+    Raises:
+        SchemaError: If it is larger than the dialect's servers take.
+    """
+    return _written(_Sending(key=schema.key, schema=schema, dialect=dialect, api=api))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sending:
+    """A schema and how it is sent, equal where the schemas are of equal shape."""
+
+    key: tuple[str, int]
+    schema: GroundedSchema = field(compare=False)
+    dialect: Dialect
+    api: Api
+
+
+@lru_cache(maxsize=_SHAPES)
+def _written(sending: _Sending) -> Wired:
+    return wire(sending.schema, sending.dialect, sending.api)
 
 
 def takes_text(schema: GroundedText, dialect: Dialect) -> bool:
@@ -125,8 +152,6 @@ def arguments_for(document: Mapping[str, Any], dialect: Dialect, api: Api) -> di
         case "body_json_schema":
             named = {"name": NAME, "schema": document, **strict}
             return {"extra_body": {"response_format": {"type": "json_schema", "json_schema": named}}}
-        case "structured_outputs":
-            return {"extra_body": {"structured_outputs": {"json": document}}}
         case "function":
             function = {"name": NAME, "description": "Report the fields.", "parameters": document, **strict}
             if chat:
