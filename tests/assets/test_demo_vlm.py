@@ -19,7 +19,7 @@ from drawn_site.seeds import HELD_OUT
 from hazardlens.demo.comparison import compare
 from hazardlens.resources import asset_package, data_path
 from hazardlens.video import process
-from hazardlens.vlm.local import LocalVlm
+from hazardlens.vlm.local import CONFIDENCE_TEMPERATURE, LocalVlm
 from hazardlens.vlm.prompt import show
 
 asset_package("site_detector")
@@ -83,6 +83,19 @@ def test_the_card_tells_the_figures(figures: dict[str, Any]) -> None:
         )
         assert f"| {name} | {one['frames']} | " + " | ".join(f"{value:.3f}" for value in row) + " |" in card
         assert one["valid"] == 1.0
+    told = figures["calibration error"]
+    for field, temperature in told["temperatures"].items():
+        assert f"| `{field}` | {temperature} | {told['before'][field]:.3f} | {told['after'][field]:.3f} |" in card
+    assert f"| all |  | {told['before']['all']:.3f} | {told['after']['all']:.3f} |" in card
+    clip = figures["clip"]
+    seen = f"{clip['reported']} of {clip['hazards']} hazards of `assets/demo/site.mp4` are reported"
+    assert f"{seen}, {clip['reported within 1.5 s']} of them within 1.5 s" in card
+    assert f"right in\n{figures['majority']:.3f} of the frames" in card
+
+
+def test_the_temperatures_are_those_that_were_measured(figures: dict[str, Any]) -> None:
+    config = json.loads((MODEL / "config.json").read_text())
+    assert config[CONFIDENCE_TEMPERATURE] == figures["calibration error"]["temperatures"]
 
 
 @pytest.mark.parametrize(("count", "off"), [(24, 0.2), pytest.param(120, 0.1, marks=pytest.mark.full)])
