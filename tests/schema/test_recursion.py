@@ -9,6 +9,7 @@ import pytest
 from hazardlens.errors import SchemaError
 from hazardlens.schema import AnswerError, FieldSchema, probe
 from tests.random_schema import RECURSIVE
+from tests.schema.conftest import with_field
 
 Load = Callable[..., FieldSchema]
 CASES: list[tuple[str, list[str], list[str]]] = [
@@ -80,3 +81,36 @@ def test_it_is_described_once(one_field: Load) -> None:
     assert "left (object), made as above" in text
     nest = one_field({"$ref": "#/$defs/nest"}, **{"$defs": RECURSIVE}).describe()
     assert nest.count("list") < 6
+
+
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+DRAFT_2020 = "https://json-schema.org/draft/2020-12/schema"
+ONES = {"type": "array", "items": {"enum": [1, 2, 3]}, "minItems": 3, "maxItems": 4}
+
+
+@pytest.mark.parametrize("draft", [DRAFT_7, DRAFT_2020])
+@pytest.mark.parametrize(
+    ("field", "good", "bad"),
+    [
+        ({**ONES, "contains": {"const": 1}, "maxContains": 2}, "[1, 2, 3]", "[1, 1, 1]"),
+        ({"type": "number", "multipleOf": 0.01, "minimum": 0, "maximum": 1}, "0.07", "0.001"),
+    ],
+)
+def test_every_level_is_judged_alike_whatever_draft_is_named(draft: str, field: Any, good: str, bad: str) -> None:
+    root = {"$schema": draft, **with_field(field)}
+    root["properties"]["child"] = {"$ref": "#"}
+    grounded = FieldSchema.load(root).ground(0)
+    assert probe.accepts(grounded.grammar(), f'{{"x": {good}, "child": {{"x": {good}}}}}')
+    grounded.parse(f'{{"x": {good}, "child": {{"x": {good}}}}}')
+    for text in (f'{{"x": {bad}}}', f'{{"x": {good}, "child": {{"x": {bad}}}}}'):
+        with pytest.raises(AnswerError):
+            grounded.parse(text)
+
+
+def test_a_draft_named_in_a_subschema_changes_nothing(one_field: Load) -> None:
+    part = {"$schema": DRAFT_7, "$id": "urn:example:old", **ONES, "contains": {"const": 1}, "maxContains": 2}
+    for fragment in (part, {"anyOf": [part, {"type": "null"}]}):
+        grounded = one_field(fragment).ground(0)
+        grounded.parse('{"x": [1, 2, 3]}')
+        with pytest.raises(AnswerError):
+            grounded.parse('{"x": [1, 1, 1]}')

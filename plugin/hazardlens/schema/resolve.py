@@ -32,7 +32,8 @@ _MAPS = ("properties", "patternProperties", "dependentSchemas")
 _UNUSED_MAPS = ("$defs", "definitions")
 _ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
 _REFERENCES = ("$ref", "$dynamicRef")
-_DROPPED = frozenset({*_REFERENCES, *_UNUSED_MAPS, "$anchor", "$dynamicAnchor", "$id", "$comment"})
+# A `$schema` left anywhere makes jsonschema go on as another draft from there, with another class of validator.
+_DROPPED = frozenset({*_REFERENCES, *_UNUSED_MAPS, "$schema", "$anchor", "$dynamicAnchor", "$id", "$comment"})
 _IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas")
 _REMOTE_HELP = "Copy what it refers to into $defs and write #/$defs/NAME."
 
@@ -63,12 +64,12 @@ class Resolver:
         self._open: set[int] = set()
 
     def resolve(self) -> dict[str, Any]:
-        """The whole document without references; subschemas referred to twice are shared, not copied."""
+        """The whole document without references; subschemas referred to twice are shared, not copied.
+
+        It names no draft: all of it is read as 2020-12.
+        """
         resolved = self._node(self._document)
         self._find_loops(resolved)
-        if "$schema" in self._document:
-            resolved = {"$schema": self._document["$schema"], **resolved}
-            self.places[id(resolved)] = ""
         return resolved  # type: ignore[no-any-return]
 
     def _scan(self, node: Any, pointer: str, base: str, *, is_schema: bool) -> None:
