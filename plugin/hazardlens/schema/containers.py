@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-import re
 from itertools import combinations
 from typing import Any, Protocol
 
 from hazardlens.schema.bounds import MOST_ITEMS
 from hazardlens.schema.combine import Schema
 from hazardlens.schema.findings import Findings, Level, step
+from hazardlens.schema.patterns import matches
 from hazardlens.schema.shapes import Array, Choice, Never, Shape
-from hazardlens.schema.validation import validator_for
+from hazardlens.schema.validation import names_held, validator_for
 
 _MOST_UNIQUE = 8
 
@@ -197,7 +197,7 @@ def _note_closed(compiler: Compiling, nodes: tuple[Schema, ...], pointer: str) -
 def _parts(nodes: tuple[Schema, ...], name: str) -> list[Any]:
     parts: list[Any] = []
     for node in nodes:
-        matching = [part for pattern, part in node.get("patternProperties", {}).items() if re.search(pattern, name)]
+        matching = [part for pattern, part in node.get("patternProperties", {}).items() if matches(pattern, name)]
         declared = node.get("properties", {})
         if name in declared:
             matching.insert(0, declared[name])
@@ -208,9 +208,4 @@ def _parts(nodes: tuple[Schema, ...], name: str) -> list[Any]:
 
 
 def _holds_name(node: Schema, name: str) -> bool:
-    patterns = node.get("patternProperties", {})
-    return (
-        name in node.get("properties", {})
-        or "additionalProperties" in node
-        or any(re.search(pattern, name) for pattern in patterns)
-    )
+    return "additionalProperties" in node or name in names_held(node, [name])

@@ -10,6 +10,7 @@ from hazardlens.schema import probe
 from hazardlens.schema.bounds import MOST_CHARACTERS
 from hazardlens.schema.combine import Schema
 from hazardlens.schema.findings import Findings
+from hazardlens.schema.patterns import plain
 from hazardlens.schema.shapes import Choice, Never, Number, Shape, Text, decimals
 from hazardlens.schema.spelling import SAFE_INTEGER
 from hazardlens.schema.validation import FORMATS_CHECKED, exact
@@ -81,13 +82,14 @@ def _patterns(nodes: Sequence[Schema], pointer: str, places: dict[int, str], fin
     for node in nodes:
         if "pattern" not in node:
             continue
-        reason = probe.refusal({"type": "string", "pattern": node["pattern"]})
+        written = plain(node["pattern"])
+        reason = probe.refusal({"type": "string", "pattern": written})
         if reason and not probe.is_unsatisfiable(reason):
             short = reason.splitlines()[-1].removeprefix("error: ")
             place = places.get(id(node), pointer) + "/pattern"
             findings.add(place, "checked", f"the mask cannot hold this pattern: {short}")
         else:
-            held[node["pattern"]] = None
+            held[written] = None
     return tuple(held)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -10,6 +10,7 @@ from jsonschema import Draft202012Validator, FormatChecker, ValidationError
 from jsonschema.validators import extend
 
 from hazardlens.schema.findings import step
+from hazardlens.schema.patterns import matches, plain
 
 FORMATS_CHECKED = ("date", "email", "ipv4", "ipv6", "regex", "uuid")
 """Formats that validation checks, wherever it runs; others are annotations, as JSON Schema has it."""
@@ -28,12 +29,99 @@ def _multiple_of(validator: Any, divisor: float, instance: Any, schema: Any) -> 
         yield ValidationError(f"{instance!r} is not a multiple of {divisor}")
 
 
-_Validator: Any = extend(Draft202012Validator, {"multipleOf": _multiple_of})  # type: ignore[no-untyped-call]
+def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    del schema
+    if validator.is_type(instance, "string") and not matches(pattern, instance):
+        yield ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+def _pattern_properties(
+    validator: Any, patterns: dict[str, Any], instance: Any, schema: Any
+) -> Iterator[ValidationError]:
+    del schema
+    if validator.is_type(instance, "object"):
+        for pattern, part in patterns.items():
+            for name, value in instance.items():
+                if matches(pattern, name):
+                    yield from validator.descend(value, part, path=name, schema_path=pattern)
+
+
+def _additional_properties(validator: Any, part: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    if validator.is_type(instance, "object"):
+        named = names_held(schema, instance)
+        yield from _each(validator, part, instance, [name for name in instance if name not in named], "additional")
+
+
+def _unevaluated_properties(validator: Any, part: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    if validator.is_type(instance, "object"):
+        held = _evaluated(validator, {key: schema[key] for key in schema if key != "unevaluatedProperties"}, instance)
+        yield from _each(validator, part, instance, [name for name in instance if name not in held], "unevaluated")
+
+
+def _each(
+    validator: Any, part: Any, instance: dict[str, Any], names: list[str], kind: str
+) -> Iterator[ValidationError]:
+    if part is False and names:
+        yield ValidationError(f"{kind} properties are not allowed: {', '.join(map(repr, names))}")
+    elif part is not False:
+        for name in names:
+            yield from validator.descend(instance[name], part, path=name)
+
+
+def names_held(schema: dict[str, Any], names: Iterable[str]) -> set[str]:
+    """Those of `names` that `properties` and `patternProperties` of a schema are about."""
+    own, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    return {name for name in names if name in own or any(matches(pattern, name) for pattern in patterns)}
+
+
+def _evaluated(validator: Any, schema: Any, instance: dict[str, Any]) -> set[str]:
+    """Names in `instance` that a schema it satisfies evaluates, at its own place (JSON Schema Core, section 11.3)."""
+    if not isinstance(schema, dict):
+        return set()
+    if "additionalProperties" in schema or "unevaluatedProperties" in schema:
+        return set(instance)
+    found = names_held(schema, instance)
+    for part, own in _beside(validator, schema, instance):
+        if own.evolve(schema=part).is_valid(instance):
+            found |= _evaluated(own, part, instance)
+    return found
+
+
+def _beside(validator: Any, schema: dict[str, Any], instance: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """Subschemas that may apply at the place of `schema`, each with a validator that finds what it refers to."""
+    if "$ref" in schema:
+        found = validator._resolver.lookup(schema["$ref"])  # as jsonschema's own keywords do
+        yield found.contents, validator.evolve(schema=found.contents, _resolver=found.resolver)
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        yield from ((part, validator) for part in schema.get(keyword, ()))
+    yield from ((part, validator) for name, part in schema.get("dependentSchemas", {}).items() if name in instance)
+    if "if" in schema:
+        is_met = validator.evolve(schema=schema["if"]).is_valid(instance)
+        yield schema["if"], validator
+        yield schema.get("then" if is_met else "else", True), validator
+
+
+_KEYWORDS = {
+    "multipleOf": _multiple_of,
+    "pattern": _pattern,
+    "patternProperties": _pattern_properties,
+    "additionalProperties": _additional_properties,
+    "unevaluatedProperties": _unevaluated_properties,
+}
+_Validator: Any = extend(Draft202012Validator, _KEYWORDS)  # type: ignore[no-untyped-call]
 _FORMATS = FormatChecker(formats=FORMATS_CHECKED)
 
 
+@_FORMATS.checks("regex", raises=ValueError)
+def _is_regex(instance: object) -> bool:
+    return not isinstance(instance, str) or bool(plain(instance) or True)
+
+
 def validator_for(schema: dict[str, Any] | bool) -> Any:
-    """A validator of draft 2020-12 that takes numbers as decimals and checks `FORMATS_CHECKED`."""
+    """A validator of draft 2020-12 that takes numbers as decimals, patterns as ECMA-262, and checks `FORMATS_CHECKED`.
+
+    The schema names no draft, and holds no `$dynamicRef`.
+    """
     return _Validator(schema, format_checker=_FORMATS)
 
 
@@ -51,5 +139,7 @@ def answer_errors(validator: Any, value: object) -> list[str]:
 
 def _spoken(error: ValidationError) -> tuple[str, str]:
     message = error.message
+    if error.validator == "format" and error.validator_value == "regex":
+        message = f"{error.instance!r} is no regular expression of ECMA-262: {error.cause}"
     short = message if len(message) <= _LONGEST_MESSAGE else message[:_LONGEST_MESSAGE] + " ..."
     return step("", *error.absolute_path), short
