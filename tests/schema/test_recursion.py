@@ -114,3 +114,26 @@ def test_a_draft_named_in_a_subschema_changes_nothing(one_field: Load) -> None:
         grounded.parse('{"x": [1, 2, 3]}')
         with pytest.raises(AnswerError):
             grounded.parse('{"x": [1, 1, 1]}')
+
+
+@pytest.mark.parametrize("depth", [100, 300, 900, 3000])
+def test_an_answer_nested_too_deeply_to_be_judged_is_an_invalid_one(one_field: Load, depth: int) -> None:
+    grounded = one_field({"$ref": "#/$defs/tree"}, **{"$defs": RECURSIVE}).ground(0)
+    text = '{"x": ' + '{"name": "a", "left": ' * depth + '{"name": "bc"}' + "}" * depth + "}"
+    assert probe.accepts(grounded.grammar(), text)
+    assert grounded.takes(text) is (depth == 100)
+    if depth > 100:
+        with pytest.raises(AnswerError, match="nested too deeply"):
+            grounded.parse(text)
+
+
+@pytest.mark.parametrize("depth", [50, 200, 600])
+def test_a_schema_nested_too_deeply_is_refused(one_field: Load, depth: int) -> None:
+    fragment: dict[str, Any] = {"type": "null"}
+    for _ in range(depth):
+        fragment = {"type": "array", "items": fragment, "maxItems": 1}
+    if depth == 50:
+        assert one_field(fragment).ground(0).takes('{"x": []}')
+    else:
+        with pytest.raises(SchemaError, match="nested too deeply"):
+            one_field(fragment)

@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from hazardlens.errors import SchemaError
 from hazardlens.schema import detections, probe
 from hazardlens.schema.bare import GroundedText, as_document, read_bare
 from hazardlens.schema.compiler import Compiler
@@ -86,7 +87,12 @@ class FieldSchema:
         Raises:
             SchemaError: It is missing, malformed, or cannot be held; all places at fault are named.
         """
-        return cls(*read_document(source))
+        name, document = read_document(source)
+        try:
+            return cls(name, document)
+        except RecursionError as error:
+            message = f"the schema '{name}' is nested too deeply"
+            raise SchemaError(message, help="Name parts of it in $defs, and refer to them.") from error
 
     def __reduce__(self) -> tuple[type[FieldSchema], tuple[str, dict[str, Any]]]:
         return FieldSchema, (self.name, self.document)

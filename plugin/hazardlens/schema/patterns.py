@@ -1,8 +1,8 @@
 """Regular expressions of JSON Schema, read as ECMA-262 has them, alike by the mask and by the check.
 
 llguidance reads them as Rust's `regex` does and Python's `re` in a third way: they differ in what a blank is, in where
-`$` matches, in brackets. So each is written out in what all engines agree on before the mask gets it, and the check runs
-an engine of ECMA-262 (with its flag `u`, as the specification of JSON Schema asks).
+`$` matches, in brackets. So each is written out in what all engines agree on before the mask gets it, and the check
+runs an engine of ECMA-262 (with its flag `u`, as the specification of JSON Schema asks).
 """
 
 from __future__ import annotations

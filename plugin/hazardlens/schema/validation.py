@@ -132,8 +132,14 @@ def metaschema_errors(document: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def answer_errors(validator: Any, value: object) -> list[str]:
-    """What is wrong with `value`, each with its JSON pointer; empty if nothing is."""
-    spoken = {_spoken(error): None for error in validator.iter_errors(value)}
+    """What is wrong with `value`, each with its JSON pointer; empty if nothing is.
+
+    What is nested too deeply for the validator, some hundred levels, is not judged and so counts as wrong.
+    """
+    try:
+        spoken = {_spoken(error): None for error in validator.iter_errors(value)}
+    except RecursionError:
+        return ["/: nested too deeply to be judged"]
     return [f"{pointer or '/'}: {message}" for pointer, message in spoken]
 
 
