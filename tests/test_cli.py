@@ -181,6 +181,10 @@ def test_schema_check_tells_what_is_held_what_is_checked_and_how_long(random_vlm
     assert "/properties/hazard" in held
     assert "uniqueItems" in checked
     assert "uniqueItems" not in held
+    assert "\n  /properties/labels: type, items, maxItems\n" in held
+    assert checked.startswith(
+        ": 1\n  /properties/labels: uniqueItems\n    /properties/labels/uniqueItems: uniqueItems is"
+    )
     assert "longest answer" in run.stdout
     assert "least vlm.max_new_tokens: 32 tokens, one per byte" in run.stdout
     negative = hazardlens("schema", "check", "own.json", "--objects", "-1", cwd=tmp_path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -20,6 +20,7 @@ from hazardlens.schema.load import read_document
 from hazardlens.schema.resolve import Resolver
 from hazardlens.schema.rules import mask_grammar
 from hazardlens.schema.shapes import Never, Object, Shape
+from hazardlens.schema.standing import Standing, standings
 from hazardlens.schema.validation import metaschema_errors
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class FieldSchema:
         if self._bare is None:
             self._check_shape(resolver, findings)
         findings.raise_errors(name)
+        self._references = resolver.references
         self.findings: tuple[Finding, ...] = findings.benign()
         self._entries: list[dict[str, Any]] = []
         self._known = KnownShapes(self._entries)
@@ -116,6 +118,11 @@ class FieldSchema:
     def constraint(self) -> str:
         """What holds the answers: `json`, `choices`, `regex`, `lark` or `gbnf`."""
         return "json" if self._bare is None else self._bare.kind
+
+    @cached_property
+    def keywords(self) -> dict[str, Standing]:
+        """What the mask does about each keyword of the document, by JSON pointer; empty where an answer is no JSON."""
+        return standings(self.document, self.findings, self._references) if self._bare is None else {}
 
     def describe(self) -> str:
         """The fields in plain words, with their descriptions and allowed values, for a prompt."""

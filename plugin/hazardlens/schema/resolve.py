@@ -47,12 +47,12 @@ class Resolver:
 
     Attributes:
         places: JSON pointer in the document by the `id()` of each resolved subschema, which the result keeps alive.
-        references: JSON pointers of all references.
+        references: JSON pointers of all references, and those of what they lead to.
     """
 
     def __init__(self, document: dict[str, Any], findings: Findings) -> None:
         self.places: dict[int, str] = {}
-        self.references: set[str] = set()
+        self.references: dict[str, str] = {}
         self._document = document
         self._findings = findings
         self._base = str(document.get("$id", ""))
@@ -127,7 +127,7 @@ class Resolver:
     def _reference(self, node: dict[str, Any], key: str, pointer: str) -> Any:
         """What a reference leads to, resolved; true where it leads nowhere, which is noted."""
         place, reference = step(pointer, key), node[key]
-        self.references.add(place)
+        self.references[place] = ""
         try:
             target = self._registry.resolver(self._origins[id(node)][1]).lookup(reference).contents
         except (InvalidAnchor, NoSuchAnchor, PointerToNowhere):
@@ -139,6 +139,7 @@ class Resolver:
             message = f"{reference!r} refers to nothing"
             self._findings.add(place, "error", message, "Mend the name, or add it to $defs.")
             return True
+        self.references[place] = self._origins[id(target)][0] if isinstance(target, dict) else ""
         if key == "$dynamicRef" and isinstance(target, dict):
             self._check_dynamic(target, place)
         return self._node(target)
@@ -202,6 +203,18 @@ def subschemas(node: dict[str, Any]) -> list[dict[str, Any]]:
     parts += [part for key in _LISTS for part in node.get(key, ())]
     parts += [part for key in _MAPS for part in node.get(key, {}).values()]
     return [part for part in parts if isinstance(part, dict)]
+
+
+def located_subschemas(node: dict[str, Any], keyword: str, pointer: str) -> list[tuple[Any, str]]:
+    """What one keyword of a schema as written holds, each with its JSON pointer; `pointer` is that of the schema."""
+    value, place = node[keyword], step(pointer, keyword)
+    if keyword in (*_ONE, "contentSchema"):
+        return [(value, place)]
+    if keyword in _LISTS:
+        return [(part, step(place, index)) for index, part in enumerate(value)]
+    if keyword in (*_MAPS, *_UNUSED_MAPS):
+        return [(part, step(place, name)) for name, part in value.items()]
+    return []
 
 
 def mapped(node: dict[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
