@@ -72,7 +72,7 @@ def _told(findings: Iterable[Finding], keywords: Mapping[str, Standing]) -> tupl
     rewritten: list[tuple[str, ...]] = []
     for finding in findings:
         level = finding.level
-        if level == "error" or level == "note":  # noqa: PLR1714  # mypy narrows it only so
+        if level == "error" or level == "note":  # mypy narrows it only so
             continue
         for pointer in finding.about:
             place = _nearest(pointer, keywords)
