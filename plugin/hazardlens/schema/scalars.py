@@ -29,7 +29,7 @@ _FORMAT_LENGTHS: dict[str, int] = {
     "uri": 512,
 }
 # A mask that knows the calendar would need a regular expression per leap year.
-_LOOSE_FORMATS = frozenset({"date"})
+_LOOSE_FORMATS = frozenset({"date", "date-time"})
 _WIDEST_NUMBER = Fraction(10**9)
 _FINEST_STEP = Fraction(1, 1000)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import date
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from jsonschema import Draft202012Validator, FormatChecker, ValidationError
@@ -11,9 +13,15 @@ from jsonschema.validators import extend
 
 from hazardlens.schema.findings import step
 from hazardlens.schema.patterns import matches, plain
+from hazardlens.schema.probe import accepts, grammar
+from hazardlens.schema.spelling import spell
 
-FORMATS_CHECKED = ("date", "email", "ipv4", "ipv6", "regex", "uuid")
-"""Formats that validation checks, wherever it runs; others are annotations, as JSON Schema has it."""
+_FORMATS_OF_THE_MASK = ("date-time", "duration", "email", "hostname", "time", "uri", "uuid")
+FORMATS_CHECKED = ("date", "ipv4", "ipv6", "regex", *_FORMATS_OF_THE_MASK)
+"""Formats that validation checks, wherever it runs; others are annotations, as JSON Schema has it.
+
+Those that jsonschema checks loosely, or only beside further packages, are held to llguidance's grammar, as in the mask.
+"""
 
 _LONGEST_MESSAGE = 300
 
@@ -109,12 +117,33 @@ _KEYWORDS = {
     "unevaluatedProperties": _unevaluated_properties,
 }
 _Validator: Any = extend(Draft202012Validator, _KEYWORDS)  # type: ignore[no-untyped-call]
-_FORMATS = FormatChecker(formats=FORMATS_CHECKED)
+_FORMATS_OF_A_SCHEMA = FormatChecker(formats=["regex"])
+_FORMATS = FormatChecker(formats=set(FORMATS_CHECKED).difference(_FORMATS_OF_THE_MASK))
 
 
 @_FORMATS.checks("regex", raises=ValueError)
+@_FORMATS_OF_A_SCHEMA.checks("regex", raises=ValueError)
 def _is_regex(instance: object) -> bool:
-    return not isinstance(instance, str) or bool(plain(instance) or True)
+    if isinstance(instance, str):
+        plain(instance)
+    return True
+
+
+@lru_cache(maxsize=1024)
+def _is_of_format(name: str, text: str) -> bool:
+    if name == "date-time":
+        date.fromisoformat(text[:10])
+    return accepts(grammar({"type": "string", "format": name}), spell(text))
+
+
+def _check_format(name: str) -> None:
+    @_FORMATS.checks(name, raises=ValueError)
+    def is_of_format(instance: object) -> bool:
+        return not isinstance(instance, str) or _is_of_format(name, instance)
+
+
+for _name in _FORMATS_OF_THE_MASK:
+    _check_format(_name)
 
 
 def validator_for(schema: dict[str, Any] | bool) -> Any:
@@ -127,7 +156,7 @@ def validator_for(schema: dict[str, Any] | bool) -> Any:
 
 def metaschema_errors(document: dict[str, Any]) -> list[tuple[str, str]]:
     """JSON pointer and message of everything that makes `document` no schema of draft 2020-12."""
-    validator = Draft202012Validator(Draft202012Validator.META_SCHEMA, format_checker=_FORMATS)
+    validator = Draft202012Validator(Draft202012Validator.META_SCHEMA, format_checker=_FORMATS_OF_A_SCHEMA)
     return sorted({_spoken(error) for error in validator.iter_errors(document)})
 
 
