@@ -51,6 +51,31 @@ def test_several_videos_in_one_call_one_of_them_bad(models: list[object], tmp_pa
     assert (quiet.returncode, quiet.stdout) == (0, "")
 
 
+@pytest.mark.parametrize(
+    ("schema", "field", "form"),
+    [
+        ("own.lark", "text", "[0-9]{1,3}: (fire|none)"),
+        ("own.gbnf", "text", "[0-9]{1,3}; (fire|none)"),
+        ('{"regex": "[A-C]{1,2}-[0-9]{1,3}"}', "text", "[A-C]{1,2}-[0-9]{1,3}"),
+        ('{"choices": ["none", "smoke", "fire"]}', "label", "none|smoke|fire"),
+    ],
+)
+def test_a_constraint_of_any_kind_goes_from_the_command_line_into_the_records(
+    models: list[object], tmp_path: Path, schema: str, field: str, form: str
+) -> None:
+    draw_video(tmp_path / "a.mp4", frames=6, rate=10)
+    (tmp_path / "own.lark").write_text('start: /[0-9]{1,3}/ ": " ("fire" | "none")')
+    (tmp_path / "own.gbnf").write_text('root ::= [0-9]{1,3} "; " ("fire" | "none")')
+    run = hazardlens("process", "a.mp4", *models, "--schema", schema, "--set", "rules=[]", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    lines = (tmp_path / "hazardlens-out" / "a" / "records.jsonl").read_text(encoding="utf-8").splitlines()
+    fields = [record["fields"] for record in map(json.loads, lines) if record.get("fields")]
+    assert fields
+    for own in fields:
+        assert list(own) == [field]
+        assert re.fullmatch(form, own[field]), own
+
+
 def test_a_file_that_ends_early_is_exit_code_3_and_is_said(models: list[object], tmp_path: Path) -> None:
     clip = draw_video(
         tmp_path / "cut.mp4", frames=60, rate=10, size_wh=(320, 240), container_options={"movflags": "faststart"}
