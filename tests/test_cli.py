@@ -245,4 +245,7 @@ def test_help_and_version() -> None:
     told = hazardlens("--help", cwd=Path.cwd()).stdout
     assert "process" in told
     assert "demo" in told
+    for command in (["process"], ["live"], ["schema", "check"]):
+        words = " ".join(hazardlens(*command, "--help", cwd=Path.cwd()).stdout.replace("│", " ").split())
+        assert ".json, .lark or .gbnf" in words, command
     assert hazardlens("--version", cwd=Path.cwd()).stdout.startswith("hazardlens 0.")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hazardlens.errors import SchemaError
-from hazardlens.schema import FieldSchema
+from hazardlens.schema import FieldSchema, probe
 
 Load = Callable[..., FieldSchema]
 X = "/properties/x"
@@ -393,6 +393,18 @@ def test_a_schema_is_checked_with_and_without_detections() -> None:
     assert [(finding.pointer, finding.level) for finding in schema.findings] == [("/oneOf", "checked")]
     with pytest.raises(SchemaError, match="never satisfiable"):
         FieldSchema.load(closed(x=DIGIT, detections=listed) | {"allOf": [busy]})
+
+
+def test_a_limit_on_detections_of_a_kind_is_only_checked() -> None:
+    kind = {"contains": {"properties": {"kind": {"const": "a"}}}, "minContains": 0, "maxContains": 2}
+    schema = FieldSchema.load(closed(detections={"type": "array", "items": ITEM, **kind}))
+    assert schema.keywords[D + "/maxContains"] == "checked"
+    entries = ", ".join(f'{{"id": {number}, "kind": "a"}}' for number in range(3))
+    text = f'{{"detections": [{entries}]}}'
+    assert probe.accepts(schema.ground(3).grammar(), text)
+    assert not schema.ground(3).takes(text)
+    few = FieldSchema.load(closed(detections={"type": "array", "items": ITEM, **kind, "maxItems": 2}))
+    assert few.keywords[D + "/maxContains"] == "closed"
 
 
 def test_detections_and_id_become_required() -> None:
