@@ -137,3 +137,12 @@ def test_a_schema_nested_too_deeply_is_refused(one_field: Load, depth: int) -> N
     else:
         with pytest.raises(SchemaError, match="nested too deeply"):
             one_field(fragment)
+
+
+def test_references_into_what_names_another_draft_are_followed_all_the_same_and_that_is_told(one_field: Load) -> None:
+    old = {"$schema": DRAFT_7, "$id": "urn:example:old", "$defs": {"n": {"$anchor": "here", "type": "null"}}}
+    schema = one_field({"$ref": "urn:example:old#here"}, **{"$defs": {"old": old}})
+    assert schema.ground(0).takes('{"x": null}')
+    (note,) = schema.findings
+    assert (note.pointer, note.level) == ("/$defs/old/$schema", "note")
+    assert "read as draft 2020-12" in note.message

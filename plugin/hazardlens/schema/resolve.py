@@ -32,9 +32,9 @@ _MAPS = ("properties", "patternProperties", "dependentSchemas")
 _UNUSED_MAPS = ("$defs", "definitions")
 _ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
 _REFERENCES = ("$ref", "$dynamicRef")
-# A `$schema` left anywhere makes jsonschema go on as another draft from there, with another class of validator.
 _DROPPED = frozenset({*_REFERENCES, *_UNUSED_MAPS, "$schema", "$anchor", "$dynamicAnchor", "$id", "$comment"})
 _IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas")
+_DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _REMOTE_HELP = "Copy what it refers to into $defs and write #/$defs/NAME."
 
 
@@ -53,7 +53,7 @@ class Resolver:
     def __init__(self, document: dict[str, Any], findings: Findings) -> None:
         self.places: dict[int, str] = {}
         self.references: dict[str, str] = {}
-        self._document = document
+        document = self._document = _undated(document, "", findings)
         self._findings = findings
         self._base = str(document.get("$id", ""))
         self._registry = Registry().with_resource(self._base, DRAFT202012.create_resource(document)).crawl()
@@ -175,6 +175,27 @@ class Resolver:
                 at = next((step(place, key) for key in _REFERENCES if step(place, key) in self.references), place)
                 message = "never satisfiable: what it describes requires itself, without end"
                 self._findings.add(at, "error", message, "Write the levels out that you need.")
+
+
+def _undated(node: Any, pointer: str, findings: Findings) -> Any:
+    """A schema without the drafts that it names; those make jsonschema and referencing go on as another from there."""
+    if not isinstance(node, dict):
+        return node
+    if node.get("$schema", _DRAFT).rstrip("#") != _DRAFT:
+        message = "read as draft 2020-12, whatever it names"
+        findings.add(step(pointer, "$schema"), "note", message, f"Write {_DRAFT}.")
+    result: dict[str, Any] = {}
+    for key, value in node.items():
+        place = step(pointer, key)
+        if key in _ONE:
+            result[key] = _undated(value, place, findings)
+        elif key in _LISTS:
+            result[key] = [_undated(part, step(place, index), findings) for index, part in enumerate(value)]
+        elif key in (*_MAPS, *_UNUSED_MAPS):
+            result[key] = {name: _undated(part, step(place, name), findings) for name, part in value.items()}
+        elif key != "$schema":
+            result[key] = value
+    return result
 
 
 def _beside(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
