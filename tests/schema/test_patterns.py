@@ -75,6 +75,13 @@ def test_what_is_only_checked_is_judged_as_ecma_262_has_it(
         assert (schema.ground(0).validate({"x": text}) == []) is (text in good), text
 
 
+def test_the_pattern_is_written_out_for_our_mask_and_left_as_it_is_for_servers(one_field: Load) -> None:
+    grounded = one_field({"type": "string", "pattern": r"^.\d$"}).ground(0)
+    assert probe.accepts(grounded.grammar(), '{"x": "a3"}')
+    assert not probe.accepts(grounded.grammar(), '{"x": "\u20283"}')
+    assert grounded.mask_document["properties"]["x"]["pattern"] == r"^.\d$"
+
+
 @pytest.mark.parametrize(
     ("keywords", "good", "bad"),
     [

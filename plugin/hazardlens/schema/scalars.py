@@ -47,7 +47,7 @@ def text(nodes: Sequence[Schema], pointer: str, places: dict[int, str], findings
     reasons = []
     for most in lengths:
         shape = Text(low, most, patterns, form, pointer=pointer)
-        reasons.append(probe.refusal(shape.to_schema()) if form or patterns else "")
+        reasons.append(probe.refusal(shape.as_held()) if form or patterns else "")
         if not reasons[-1] and low <= most:
             if own is None:
                 message = f"a string without maxLength: the mask ends it at {most} characters"
@@ -86,14 +86,13 @@ def _patterns(nodes: Sequence[Schema], pointer: str, places: dict[int, str], fin
     for node in nodes:
         if "pattern" not in node:
             continue
-        written = plain(node["pattern"])
-        reason = probe.refusal({"type": "string", "pattern": written})
+        reason = probe.refusal({"type": "string", "pattern": plain(node["pattern"])})
         if reason and not probe.is_unsatisfiable(reason):
             short = reason.splitlines()[-1].removeprefix("error: ")
             place = places.get(id(node), pointer) + "/pattern"
             findings.add(place, "checked", f"the mask cannot hold this pattern: {short}", about=[place])
         else:
-            held[written] = None
+            held[node["pattern"]] = None
     return tuple(held)
 
 
@@ -108,7 +107,7 @@ def _own_end(form: str | None, patterns: tuple[str, ...]) -> int | None:
     """Characters of the longest string that pattern and format allow, or None where they end nowhere near."""
     if not form and not patterns:
         return None
-    schema = Text(0, 0, patterns, form).to_schema()
+    schema = Text(0, 0, patterns, form).as_held()
     del schema["maxLength"]
     return probe.longest_match(schema)
 
