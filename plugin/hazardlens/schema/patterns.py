@@ -26,6 +26,7 @@ _SETS = frozenset("dDwWsSpP")
 _FLAGS = frozenset(f"?{flag}" for flag in "imsuxR-")
 
 
+@lru_cache(maxsize=1024)
 def plain(pattern: str) -> str:
     """A pattern written so that ECMA-262 and Rust's `regex` read it alike, as ECMA-262 reads the one given.
 
@@ -41,12 +42,7 @@ def plain(pattern: str) -> str:
 
 def matches(pattern: str, text: str) -> bool:
     """Whether a pattern that `plain` takes matches somewhere in `text`."""
-    return _compiled(_plain(pattern)).find(text) is not None
-
-
-@lru_cache(maxsize=1024)
-def _plain(pattern: str) -> str:
-    return plain(pattern)
+    return _compiled(plain(pattern)).find(text) is not None
 
 
 @lru_cache(maxsize=1024)
