@@ -395,16 +395,16 @@ def test_a_schema_is_checked_with_and_without_detections() -> None:
         FieldSchema.load(closed(x=DIGIT, detections=listed) | {"allOf": [busy]})
 
 
-def test_a_limit_on_detections_of_a_kind_is_only_checked() -> None:
-    kind = {"contains": {"properties": {"kind": {"const": "a"}}}, "minContains": 0, "maxContains": 2}
+@pytest.mark.parametrize("least", [0, 1])
+def test_how_many_detections_are_of_a_kind_is_only_checked_and_never_forced_on_the_first(least: int) -> None:
+    kind = {"contains": {"properties": {"kind": {"const": "a"}}}, "minContains": least, "maxContains": 2, "minItems": 1}
     schema = FieldSchema.load(closed(detections={"type": "array", "items": ITEM, **kind}))
-    assert schema.keywords[D + "/maxContains"] == "checked"
-    entries = ", ".join(f'{{"id": {number}, "kind": "a"}}' for number in range(3))
-    text = f'{{"detections": [{entries}]}}'
-    assert probe.accepts(schema.ground(3).grammar(), text)
-    assert not schema.ground(3).takes(text)
-    few = FieldSchema.load(closed(detections={"type": "array", "items": ITEM, **kind, "maxItems": 2}))
-    assert few.keywords[D + "/maxContains"] == "closed"
+    assert {schema.keywords[f"{D}/{keyword}"] for keyword in kind if keyword != "minItems"} == {"checked"}
+    for kinds, is_right in {"aba": True, "bab": True, "bba": True, "bbb": least == 0, "aaa": False}.items():
+        entries = ", ".join(f'{{"id": {number}, "kind": "{kind}"}}' for number, kind in enumerate(kinds))
+        text = f'{{"detections": [{entries}]}}'
+        assert probe.accepts(schema.ground(3).grammar(), text), kinds
+        assert schema.ground(3).takes(text) is is_right, kinds
 
 
 def test_detections_and_id_become_required() -> None:

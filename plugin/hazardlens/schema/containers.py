@@ -14,6 +14,7 @@ from hazardlens.schema.shapes import Array, Choice, Never, Shape
 from hazardlens.schema.validation import names_held, validator_for
 
 _MOST_UNIQUE = 8
+_CONTAINING = ("contains", "minContains", "maxContains")
 _IN_FRONT = "the mask puts what contains asks for in front"
 _OPEN = ("additionalProperties", "patternProperties", "unevaluatedProperties")
 
@@ -72,8 +73,12 @@ def _containing(compiler: Compiling, nodes: tuple[Schema, ...], pointer: str) ->
         if "contains" in node:
             wanted += [(node["contains"],)] * int(node.get("minContains", 1))
             most = min(most, node.get("maxContains", math.inf))
+    if (wanted or most < math.inf) and any(map(_is_fixed, nodes)):
+        # Which of them is of the kind is for the model to say: to put it in front would be to say it of the first.
+        _note_contains(compiler, nodes, _CONTAINING, "checked", "contains is not held by the mask here", pointer)
+        return _array(compiler, nodes, pointer, [])
     if wanted or most < math.inf:
-        _note_contains(compiler, nodes, ("contains", "minContains", "maxContains"), "closed", _IN_FRONT, pointer)
+        _note_contains(compiler, nodes, _CONTAINING, "closed", _IN_FRONT, pointer)
     if len(wanted) > most:
         return Never(((pointer, "minContains is more than maxContains"),), pointer=pointer)
     shape = _array(compiler, nodes, pointer, wanted)
@@ -84,6 +89,12 @@ def _containing(compiler: Compiling, nodes: tuple[Schema, ...], pointer: str) ->
         # No more items in all than may be of the kind.
         shape = Array(shape.prefix[: int(most)], shape.rest, shape.low, int(most), pointer=pointer)
     return shape
+
+
+def _is_fixed(node: Schema) -> bool:
+    """Whether all items are there and each has its place, as the detections of a frame have."""
+    length = len(node.get("prefixItems", ()))
+    return length > 0 and node.get("items") is False and node.get("minItems", 0) >= length
 
 
 def _note_contains(

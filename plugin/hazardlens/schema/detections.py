@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from hazardlens.errors import SchemaError
@@ -55,16 +54,11 @@ def _check_item(item: Schema, at: str, places: dict[int, str], findings: Finding
 
 
 def check_required(root: Schema, item: Schema, places: dict[int, str], findings: Findings) -> None:
-    """Note what grounding makes required that the schema does not, and what the mask cannot hold of a longer list."""
+    """Note what grounding makes required that the schema does not."""
     message = "not required by the schema: the mask always writes it"
     if DETECTIONS not in root.get("required", []):
         place = places.get(id(root["properties"][DETECTIONS]), "/properties/detections")
         findings.add(place, "closed", message, "Add detections to required.")
-    listed = root["properties"][DETECTIONS]
-    if "contains" in listed and listed.get("maxContains", math.inf) < listed.get("maxItems", math.inf):
-        place = places.get(id(listed), "/properties/detections")
-        message = "maxContains is not held by the mask where there are more detections than that"
-        findings.add(step(place, "contains"), "checked", message, about=[step(place, "maxContains")])
     if "id" not in item.get("required", []):
         place = places.get(id(item["properties"]["id"]), "")
         findings.add(place, "closed", message, "Add id to required.")
