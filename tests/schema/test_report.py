@@ -152,6 +152,7 @@ def told(schema: FieldSchema) -> dict[str, str]:
                 found[pointer] = section
     assert seen == dict.fromkeys(every_keyword(schema.document), 1)
     assert found == schema.keywords
+    assert ("checked" in found.values()) is any(finding.level == "checked" for finding in schema.findings)
     return found
 
 
