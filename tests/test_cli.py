@@ -10,7 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from hazardlens.cli import app
 from hazardlens.testing.video import draw_video, truncate
 from tests.warm import hazardlens
 
@@ -49,6 +51,31 @@ def test_several_videos_in_one_call_one_of_them_bad(models: list[object], tmp_pa
 
     quiet = hazardlens("process", "a.mp4", *models, "--out", "out", "--overwrite", "--quiet", cwd=tmp_path)
     assert (quiet.returncode, quiet.stdout) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("schema", "field", "form"),
+    [
+        ("own.lark", "text", "[0-9]{1,3}: (fire|none)"),
+        ("own.gbnf", "text", "[0-9]{1,3}; (fire|none)"),
+        ('{"regex": "[A-C]{1,2}-[0-9]{1,3}"}', "text", "[A-C]{1,2}-[0-9]{1,3}"),
+        ('{"choices": ["none", "smoke", "fire"]}', "label", "none|smoke|fire"),
+    ],
+)
+def test_a_constraint_of_any_kind_goes_from_the_command_line_into_the_records(
+    models: list[object], tmp_path: Path, schema: str, field: str, form: str
+) -> None:
+    draw_video(tmp_path / "a.mp4", frames=6, rate=10)
+    (tmp_path / "own.lark").write_text('start: /[0-9]{1,3}/ ": " ("fire" | "none")')
+    (tmp_path / "own.gbnf").write_text('root ::= [0-9]{1,3} "; " ("fire" | "none")')
+    run = hazardlens("process", "a.mp4", *models, "--schema", schema, "--set", "rules=[]", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    lines = (tmp_path / "hazardlens-out" / "a" / "records.jsonl").read_text(encoding="utf-8").splitlines()
+    fields = [record["fields"] for record in map(json.loads, lines) if record.get("fields")]
+    assert fields
+    for own in fields:
+        assert list(own) == [field]
+        assert re.fullmatch(form, own[field]), own
 
 
 def test_a_file_that_ends_early_is_exit_code_3_and_is_said(models: list[object], tmp_path: Path) -> None:
@@ -181,6 +208,10 @@ def test_schema_check_tells_what_is_held_what_is_checked_and_how_long(random_vlm
     assert "/properties/hazard" in held
     assert "uniqueItems" in checked
     assert "uniqueItems" not in held
+    assert "\n  /properties/labels: type, items, maxItems\n" in held
+    assert checked.startswith(
+        ": 1\n  /properties/labels: uniqueItems\n    /properties/labels/uniqueItems: uniqueItems is"
+    )
     assert "longest answer" in run.stdout
     assert "least vlm.max_new_tokens: 32 tokens, one per byte" in run.stdout
     negative = hazardlens("schema", "check", "own.json", "--objects", "-1", cwd=tmp_path)
@@ -210,6 +241,12 @@ def test_results_are_not_taken_as_input_and_a_question_may_never_come(models: li
         assert run.returncode == 0, run.stderr
         assert {path.name for path in (tmp_path / "out").iterdir()} == {"a"}
     assert "none asked" in run.stdout
+
+
+@pytest.mark.parametrize("command", [["process"], ["live"], ["schema", "check"]])
+def test_help_names_every_kind_of_schema_file(command: list[str]) -> None:
+    told = CliRunner().invoke(app, [*command, "--help"]).stdout
+    assert ".json, .lark or .gbnf" in " ".join(told.replace("│", " ").split())
 
 
 def test_help_and_version() -> None:

@@ -166,7 +166,7 @@ def live(
         str | None, typer.Option(metavar="V", help="Hub name or folder of a VLM; 'none' for detections only.")
     ] = None,
     schema: Annotated[
-        str | None, typer.Option(metavar="S", help="A shipped schema's name, a JSON Schema file, or JSON.")
+        str | None, typer.Option(metavar="S", help="A shipped schema's name, a .json, .lark or .gbnf file, or JSON.")
     ] = None,
     every: Annotated[str | None, typer.Option(metavar="1s", help="Time between questions, or 'never'.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where records, status and alerts go.")] = None,

@@ -72,6 +72,8 @@ def test_random_walks_of_the_mask_are_taken(
         ({"regex": "(a"}, "/regex: .*unclosed group"),
         ({"regex": "a(?=b)"}, "/regex: .*look-around"),
         ({"regex": "a+"}, "without end"),
+        ({"regex": r"[^\s\S]"}, "/regex: no text matches it"),
+        ({"regex": r"a[a&&b]{1,3}"}, "/regex: no text matches it"),
         ({"choices": ["a"], "type": "object"}, "choices cannot stand beside type"),
     ],
 )

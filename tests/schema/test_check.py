@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hazardlens.errors import SchemaError
-from hazardlens.schema import FieldSchema
+from hazardlens.schema import FieldSchema, probe
 
 Load = Callable[..., FieldSchema]
 X = "/properties/x"
@@ -393,6 +393,18 @@ def test_a_schema_is_checked_with_and_without_detections() -> None:
     assert [(finding.pointer, finding.level) for finding in schema.findings] == [("/oneOf", "checked")]
     with pytest.raises(SchemaError, match="never satisfiable"):
         FieldSchema.load(closed(x=DIGIT, detections=listed) | {"allOf": [busy]})
+
+
+@pytest.mark.parametrize("least", [0, 1])
+def test_how_many_detections_are_of_a_kind_is_only_checked_and_never_forced_on_the_first(least: int) -> None:
+    kind = {"contains": {"properties": {"kind": {"const": "a"}}}, "minContains": least, "maxContains": 2, "minItems": 1}
+    schema = FieldSchema.load(closed(detections={"type": "array", "items": ITEM, **kind}))
+    assert {schema.keywords[f"{D}/{keyword}"] for keyword in kind if keyword != "minItems"} == {"checked"}
+    for kinds, is_right in {"aba": True, "bab": True, "bba": True, "bbb": least == 0, "aaa": False}.items():
+        entries = ", ".join(f'{{"id": {number}, "kind": "{kind}"}}' for number, kind in enumerate(kinds))
+        text = f'{{"detections": [{entries}]}}'
+        assert probe.accepts(schema.ground(3).grammar(), text), kinds
+        assert schema.ground(3).takes(text) is is_right, kinds
 
 
 def test_detections_and_id_become_required() -> None:

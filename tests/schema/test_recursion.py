@@ -9,6 +9,7 @@ import pytest
 from hazardlens.errors import SchemaError
 from hazardlens.schema import AnswerError, FieldSchema, probe
 from tests.random_schema import RECURSIVE
+from tests.schema.conftest import with_field
 
 Load = Callable[..., FieldSchema]
 CASES: list[tuple[str, list[str], list[str]]] = [
@@ -80,3 +81,68 @@ def test_it_is_described_once(one_field: Load) -> None:
     assert "left (object), made as above" in text
     nest = one_field({"$ref": "#/$defs/nest"}, **{"$defs": RECURSIVE}).describe()
     assert nest.count("list") < 6
+
+
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+DRAFT_2020 = "https://json-schema.org/draft/2020-12/schema"
+ONES = {"type": "array", "items": {"enum": [1, 2, 3]}, "minItems": 3, "maxItems": 4}
+
+
+@pytest.mark.parametrize("draft", [DRAFT_7, DRAFT_2020])
+@pytest.mark.parametrize(
+    ("field", "good", "bad"),
+    [
+        ({**ONES, "contains": {"const": 1}, "maxContains": 2}, "[1, 2, 3]", "[1, 1, 1]"),
+        ({"type": "number", "multipleOf": 0.01, "minimum": 0, "maximum": 1}, "0.07", "0.001"),
+    ],
+)
+def test_every_level_is_judged_alike_whatever_draft_is_named(draft: str, field: Any, good: str, bad: str) -> None:
+    root = {"$schema": draft, **with_field(field)}
+    root["properties"]["child"] = {"$ref": "#"}
+    grounded = FieldSchema.load(root).ground(0)
+    assert probe.accepts(grounded.grammar(), f'{{"x": {good}, "child": {{"x": {good}}}}}')
+    grounded.parse(f'{{"x": {good}, "child": {{"x": {good}}}}}')
+    for text in (f'{{"x": {bad}}}', f'{{"x": {good}, "child": {{"x": {bad}}}}}'):
+        with pytest.raises(AnswerError):
+            grounded.parse(text)
+
+
+def test_a_draft_named_in_a_subschema_changes_nothing(one_field: Load) -> None:
+    part = {"$schema": DRAFT_7, "$id": "urn:example:old", **ONES, "contains": {"const": 1}, "maxContains": 2}
+    for fragment in (part, {"anyOf": [part, {"type": "null"}]}):
+        grounded = one_field(fragment).ground(0)
+        grounded.parse('{"x": [1, 2, 3]}')
+        with pytest.raises(AnswerError):
+            grounded.parse('{"x": [1, 1, 1]}')
+
+
+@pytest.mark.parametrize("depth", [100, 300, 900, 3000])
+def test_an_answer_nested_too_deeply_to_be_judged_is_an_invalid_one(one_field: Load, depth: int) -> None:
+    grounded = one_field({"$ref": "#/$defs/tree"}, **{"$defs": RECURSIVE}).ground(0)
+    text = '{"x": ' + '{"name": "a", "left": ' * depth + '{"name": "bc"}' + "}" * depth + "}"
+    assert probe.accepts(grounded.grammar(), text)
+    assert grounded.takes(text) is (depth == 100)
+    if depth > 100:
+        with pytest.raises(AnswerError, match="nested too deeply"):
+            grounded.parse(text)
+
+
+@pytest.mark.parametrize("depth", [50, 200, 600])
+def test_a_schema_nested_too_deeply_is_refused(one_field: Load, depth: int) -> None:
+    fragment: dict[str, Any] = {"type": "null"}
+    for _ in range(depth):
+        fragment = {"type": "array", "items": fragment, "maxItems": 1}
+    if depth == 50:
+        assert one_field(fragment).ground(0).takes('{"x": []}')
+    else:
+        with pytest.raises(SchemaError, match="nested too deeply"):
+            one_field(fragment)
+
+
+def test_references_into_what_names_another_draft_are_followed_all_the_same_and_that_is_told(one_field: Load) -> None:
+    old = {"$schema": DRAFT_7, "$id": "urn:example:old", "$defs": {"n": {"$anchor": "here", "type": "null"}}}
+    schema = one_field({"$ref": "urn:example:old#here"}, **{"$defs": {"old": old}})
+    assert schema.ground(0).takes('{"x": null}')
+    (note,) = schema.findings
+    assert (note.pointer, note.level) == ("/$defs/old/$schema", "note")
+    assert "read as draft 2020-12" in note.message

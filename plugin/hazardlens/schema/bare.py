@@ -265,7 +265,10 @@ def _pattern(regex: object) -> Pattern:
     if reason:
         told = [line for line in reason.splitlines() if line.startswith("error: ")] or [reason.strip()]
         raise SchemaError(f"/regex: {told[0].removeprefix('error: ')}", help="Write it in the dialect of Rust's regex.")
-    most = probe.longest_match({"type": "string", "pattern": f"^(?:{regex})$"})
+    whole = {"type": "string", "pattern": f"^(?:{regex})$"}
+    if probe.is_unsatisfiable(probe.refusal(whole)):
+        raise SchemaError("/regex: no text matches it", help="Loosen what contradicts, such as an empty [...].")
+    most = probe.longest_match(whole)
     if most is None:
         raise SchemaError(
             "/regex: it matches text of more than 1024 characters, maybe without end",

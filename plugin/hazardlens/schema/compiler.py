@@ -10,8 +10,9 @@ from hazardlens.schema import scalars
 from hazardlens.schema.combine import MOST_ALTERNATIVES, SPREAD, Alternative, Groups, Schema, alternatives
 from hazardlens.schema.containers import array, is_closed, property_names
 from hazardlens.schema.endings import ended
-from hazardlens.schema.findings import Findings, step
-from hazardlens.schema.keywords import has_stated_type, is_bare, note_checked, note_unknown, types_of, unwrapped
+from hazardlens.schema.findings import Findings, keyword_places, step
+from hazardlens.schema.keywords import TYPED, has_stated_type, is_bare, note_checked, note_unknown, types_of, unwrapped
+from hazardlens.schema.resolve import subschemas
 from hazardlens.schema.rewriting import REWRITABLE, rewritten
 from hazardlens.schema.shapes import Again, Choice, Never, Object, Shape
 from hazardlens.schema.spelling import SAFE_INTEGER, canonical, spell
@@ -119,8 +120,21 @@ class Compiler:
             return {}
         # The node is kept, so that no other takes its id, and what it is rewritten to, so that each is compiled once.
         if id(node) not in self._rewritten:
-            self._rewritten[id(node)] = node, rewritten(node)
+            groups = rewritten(node)
+            self._rewritten[id(node)] = node, groups
+            if id(node) in self.places:
+                self._name_places(groups, self.places[id(node)])
         return self._rewritten[id(node)][1]
+
+    def _name_places(self, groups: Groups, pointer: str) -> None:
+        """Give what a keyword was rewritten to the place of that keyword."""
+        for keyword, parts in groups.items():
+            work = [part for group in parts for part in group]
+            while work:
+                part = work.pop()
+                if isinstance(part, dict) and id(part) not in self.places:
+                    self.places[id(part)] = step(pointer, keyword)
+                    work += subschemas(part)
 
     def _held(self, node: Schema) -> set[str]:
         """Keywords of `node` that are held in another form."""
@@ -129,7 +143,9 @@ class Compiler:
     def _dropped(self, node: Schema, keyword: str) -> None:
         self._given_up.add((id(node), keyword))
         message = f"{keyword} is not held by the mask: more than {MOST_ALTERNATIVES} combinations"
-        self.findings.add(step(self.places.get(id(node), ""), keyword), "checked", message)
+        names = ("if", "then", "else") if keyword == "if" else (keyword,)
+        about = keyword_places([node], names, self.places, "")
+        self.findings.add(about[0], "checked", message, about=about)
 
     def _judge_branches(self, ways: list[Alternative], shapes: list[Shape], nodes: dict[int, Schema]) -> None:
         branches: dict[tuple[int, str], dict[int, list[Shape]]] = {}
@@ -141,9 +157,11 @@ class Compiler:
             merged = {index: union(options, place) for index, options in found.items()}
             guessed = any(not has_stated_type(way.nodes) for way in ways)
             if keyword == "oneOf" and "oneOf" in self._held(nodes[owner]):
-                self.findings.add(place, "rewritten", "the mask holds oneOf with all other branches denied")
+                message = "the mask holds oneOf with all other branches denied"
+                self.findings.add(place, "rewritten", message, about=[place])
             elif keyword == "oneOf" and (guessed or not _all_disjoint(list(merged.values()))):
-                self.findings.add(place, "checked", "oneOf may overlap: the mask holds it as anyOf")
+                message = "oneOf may overlap: the mask holds it as anyOf"
+                self.findings.add(place, "checked", message, about=[place], whole=False)
             for index in range(len(nodes[owner][keyword])):
                 is_dead = isinstance(merged.get(index, Never()), Never)
                 (self._dead if is_dead else self._alive)[step(place, index)] = None
@@ -171,7 +189,8 @@ class Compiler:
             return self._any(nodes, pointer)
         if not stated:
             message = f"no type: the mask takes {' and '.join(types)}"
-            self.findings.add(pointer, "closed", message, f'Add "type": "{types[0]}".')
+            about = keyword_places(nodes, TYPED, self.places, pointer)
+            self.findings.add(pointer, "closed", message, f'Add "type": "{types[0]}".', about=about)
         return union([self._typed(name, nodes, pointer) for name in types], pointer)
 
     def _choice(self, nodes: tuple[Schema, ...], values: list[Any], pointer: str) -> Shape:
@@ -193,7 +212,7 @@ class Compiler:
         if name == "string":
             return scalars.text(nodes, pointer, self.places, self.findings)
         if name in ("number", "integer"):
-            return scalars.number(nodes, pointer, self.findings, whole=name == "integer")
+            return scalars.number(nodes, pointer, self.places, self.findings, whole=name == "integer")
         return Choice((False, True) if name == "boolean" else (None,), pointer=pointer)
 
     def _object(self, nodes: tuple[Schema, ...], pointer: str) -> Shape:
@@ -238,7 +257,8 @@ class Compiler:
         elif low == len(properties):
             properties = tuple((name, shape, True) for name, shape, _ in properties)
         elif low > needed or high < len(properties):
-            self.findings.add(pointer, "checked", "minProperties/maxProperties are not held by the mask")
+            about = keyword_places(nodes, ("minProperties", "maxProperties"), self.places, pointer)
+            self.findings.add(pointer, "checked", "minProperties/maxProperties are not held by the mask", about=about)
         return Object(properties, pointer=pointer)
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-import re
 from itertools import combinations
 from typing import Any, Protocol
 
 from hazardlens.schema.bounds import MOST_ITEMS
 from hazardlens.schema.combine import Schema
-from hazardlens.schema.findings import Findings, Level, step
+from hazardlens.schema.findings import Findings, Level, keyword_places, step
+from hazardlens.schema.patterns import matches
 from hazardlens.schema.shapes import Array, Choice, Never, Shape
-from hazardlens.schema.validation import validator_for
+from hazardlens.schema.validation import names_held, validator_for
 
 _MOST_UNIQUE = 8
+_CONTAINING = ("contains", "minContains", "maxContains")
+_IN_FRONT = "the mask puts what contains asks for in front"
+_OPEN = ("additionalProperties", "patternProperties", "unevaluatedProperties")
 
 
 class Compiling(Protocol):
@@ -53,7 +56,8 @@ def _note(
 ) -> None:
     for node in nodes:
         if keyword in node and node[keyword] is not (False if keyword == "uniqueItems" else None):
-            compiler.findings.add(step(compiler.places.get(id(node), pointer), keyword), level, message)
+            place = step(compiler.places.get(id(node), pointer), keyword)
+            compiler.findings.add(place, level, message, about=[place])
 
 
 def _subsets(values: tuple[Any, ...], shape: Array, pointer: str) -> Shape:
@@ -69,18 +73,38 @@ def _containing(compiler: Compiling, nodes: tuple[Schema, ...], pointer: str) ->
         if "contains" in node:
             wanted += [(node["contains"],)] * int(node.get("minContains", 1))
             most = min(most, node.get("maxContains", math.inf))
+    if (wanted or most < math.inf) and any(map(_is_fixed, nodes)):
+        # Which of them is of the kind is for the model to say: to put it in front would be to say it of the first.
+        _note_contains(compiler, nodes, _CONTAINING, "checked", "contains is not held by the mask here", pointer)
+        return _array(compiler, nodes, pointer, [])
     if wanted or most < math.inf:
-        _note(compiler, nodes, "contains", "closed", "the mask puts what contains asks for in front", pointer)
+        _note_contains(compiler, nodes, _CONTAINING, "closed", _IN_FRONT, pointer)
     if len(wanted) > most:
         return Never(((pointer, "minContains is more than maxContains"),), pointer=pointer)
     shape = _array(compiler, nodes, pointer, wanted)
     if isinstance(shape, Array) and shape.high > most:
         if shape.low > most:
-            _note(compiler, nodes, "contains", "checked", "maxContains is not held by the mask", pointer)
+            _note_contains(compiler, nodes, ("maxContains",), "checked", "maxContains is not held by the mask", pointer)
             return shape
         # No more items in all than may be of the kind.
         shape = Array(shape.prefix[: int(most)], shape.rest, shape.low, int(most), pointer=pointer)
     return shape
+
+
+def _is_fixed(node: Schema) -> bool:
+    """Whether all items are there and each has its place, as the detections of a frame have."""
+    length = len(node.get("prefixItems", ()))
+    return length > 0 and node.get("items") is False and node.get("minItems", 0) >= length
+
+
+def _note_contains(
+    compiler: Compiling, nodes: tuple[Schema, ...], keywords: tuple[str, ...], level: Level, message: str, pointer: str
+) -> None:
+    for node in nodes:
+        about = keyword_places([node], keywords, compiler.places, pointer)
+        if "contains" in node and about:
+            place = step(compiler.places.get(id(node), pointer), "contains")
+            compiler.findings.add(place, level, message, about=about)
 
 
 def _array(compiler: Compiling, nodes: tuple[Schema, ...], pointer: str, wanted: list[tuple[Any, ...]]) -> Shape:
@@ -112,7 +136,8 @@ def _array(compiler: Compiling, nodes: tuple[Schema, ...], pointer: str, wanted:
     if high is None:
         high = max(low, len(prefix), MOST_ITEMS)
         message = f"an array without maxItems: the mask ends it at {high} items"
-        compiler.findings.add(pointer, "closed", message, "Add maxItems.")
+        about = keyword_places(nodes, ("type",), compiler.places, pointer)
+        compiler.findings.add(pointer, "closed", message, "Add maxItems.", about=about)
     return _sized(low, high, Array(tuple(prefix), rest, low, high, pointer=pointer), pointer)
 
 
@@ -191,13 +216,16 @@ def _note_closed(compiler: Compiling, nodes: tuple[Schema, ...], pointer: str) -
     owner = next((node for node in nodes if "properties" in node), nodes[0])
     message = "open to properties it does not name: the mask lets through only those it names"
     place = compiler.places.get(id(owner), pointer)
-    compiler.findings.add(place, "closed", message, 'Add "additionalProperties": false to say so.')
+    wide = [(node, key) for node in nodes for key in _OPEN if key in node and node[key] is not False]
+    of_type = keyword_places(nodes, ("type",), compiler.places, pointer)
+    about = [keyword_places([node], (key,), compiler.places, pointer)[0] for node, key in wide] or of_type
+    compiler.findings.add(place, "closed", message, 'Add "additionalProperties": false to say so.', about=about)
 
 
 def _parts(nodes: tuple[Schema, ...], name: str) -> list[Any]:
     parts: list[Any] = []
     for node in nodes:
-        matching = [part for pattern, part in node.get("patternProperties", {}).items() if re.search(pattern, name)]
+        matching = [part for pattern, part in node.get("patternProperties", {}).items() if matches(pattern, name)]
         declared = node.get("properties", {})
         if name in declared:
             matching.insert(0, declared[name])
@@ -208,9 +236,4 @@ def _parts(nodes: tuple[Schema, ...], name: str) -> list[Any]:
 
 
 def _holds_name(node: Schema, name: str) -> bool:
-    patterns = node.get("patternProperties", {})
-    return (
-        name in node.get("properties", {})
-        or "additionalProperties" in node
-        or any(re.search(pattern, name) for pattern in patterns)
-    )
+    return "additionalProperties" in node or name in names_held(node, [name])

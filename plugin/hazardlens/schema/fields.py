@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from hazardlens.errors import SchemaError
 from hazardlens.schema import detections, probe
 from hazardlens.schema.bare import GroundedText, as_document, read_bare
 from hazardlens.schema.compiler import Compiler
@@ -19,13 +20,13 @@ from hazardlens.schema.load import read_document
 from hazardlens.schema.resolve import Resolver
 from hazardlens.schema.rules import mask_grammar
 from hazardlens.schema.shapes import Never, Object, Shape
+from hazardlens.schema.standing import Standing, standings
 from hazardlens.schema.validation import metaschema_errors
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
 _CACHED_GROUNDINGS = 128
-_DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 Scope: TypeAlias = Literal["frame", "object"]
 """Whose fields: the frame's own, or those of each detection."""
@@ -68,6 +69,7 @@ class FieldSchema:
         if self._bare is None:
             self._check_shape(resolver, findings)
         findings.raise_errors(name)
+        self._references = resolver.references
         self.findings: tuple[Finding, ...] = findings.benign()
         self._entries: list[dict[str, Any]] = []
         self._known = KnownShapes(self._entries)
@@ -86,7 +88,12 @@ class FieldSchema:
         Raises:
             SchemaError: It is missing, malformed, or cannot be held; all places at fault are named.
         """
-        return cls(*read_document(source))
+        name, document = read_document(source)
+        try:
+            return cls(name, document)
+        except RecursionError as error:
+            message = f"the schema '{name}' is nested too deeply"
+            raise SchemaError(message, help="Name parts of it in $defs, and refer to them.") from error
 
     def __reduce__(self) -> tuple[type[FieldSchema], tuple[str, dict[str, Any]]]:
         return FieldSchema, (self.name, self.document)
@@ -110,6 +117,11 @@ class FieldSchema:
     def constraint(self) -> str:
         """What holds the answers: `json`, `choices`, `regex`, `lark` or `gbnf`."""
         return "json" if self._bare is None else self._bare.kind
+
+    @cached_property
+    def keywords(self) -> dict[str, Standing]:
+        """What the mask does about each keyword of the document, by JSON pointer; empty where an answer is no JSON."""
+        return standings(self.document, self.findings, self._references) if self._bare is None else {}
 
     def describe(self) -> str:
         """The fields in plain words, with their descriptions and allowed values, for a prompt."""
@@ -178,8 +190,6 @@ def _check_form(name: str, document: dict[str, Any], findings: Findings) -> None
     for pointer, message in metaschema_errors(document):
         findings.add(pointer, "error", f"not JSON Schema 2020-12: {message}", "Correct it.")
     findings.raise_errors(name)
-    if document.get("$schema", _DRAFT).rstrip("#") != _DRAFT:
-        findings.add("/$schema", "note", "read as draft 2020-12, whatever it names", f"Write {_DRAFT}.")
     if "$ref" not in document and document.get("type") != "object":
         findings.add("", "error", "the answer must be an object", 'Add "type": "object".')
 

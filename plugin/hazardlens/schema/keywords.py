@@ -7,6 +7,7 @@ from typing import Any
 
 from hazardlens.schema.combine import Schema
 from hazardlens.schema.findings import Findings, step
+from hazardlens.schema.validation import FORMATS_CHECKED
 
 _CHECKED: dict[str, frozenset[str]] = {
     "not": frozenset(),
@@ -38,8 +39,16 @@ _ANNOTATIONS = frozenset(
 _ANNOTATING = frozenset({"allOf", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
 _STATING = frozenset({"type", "enum", "const"})
 _ASKING = _STATING.union(_CHECKED, *_TYPE_KEYWORDS.values())
-HELD = _STATING.union({"anyOf", "oneOf", "allOf", "$ref"}, *_TYPE_KEYWORDS.values())
-"""Keywords that the mask holds wherever no finding says otherwise."""
+_ASSERTING = _ASKING | {"allOf", "anyOf", "oneOf", "$ref", "$dynamicRef"}
+_DEPENDENT: dict[str, frozenset[str]] = {
+    "if": frozenset({"then", "else"}),
+    "then": frozenset({"if"}),
+    "else": frozenset({"if"}),
+    "minContains": frozenset({"contains"}),
+    "maxContains": frozenset({"contains"}),
+}
+TYPED = frozenset().union(*_TYPE_KEYWORDS.values())
+"""Keywords that are about values of one type only."""
 _KNOWN = _ANNOTATIONS.union(_CHECKED, *_TYPE_KEYWORDS.values())
 
 
@@ -55,17 +64,32 @@ def unwrapped(node: Any) -> Any:
     return node
 
 
+def asserts(node: Schema, keyword: str) -> bool:
+    """Whether a keyword of `node` asserts anything of a value, as JSON Schema has it.
+
+    The others are annotations, or change nothing without a keyword that is not there.
+    """
+    if keyword in _DEPENDENT:
+        return not _DEPENDENT[keyword].isdisjoint(node)
+    if keyword == "format":
+        return node["format"] in FORMATS_CHECKED
+    return keyword in _ASSERTING
+
+
 def note_checked(node: Schema, types: frozenset[str], pointer: str, findings: Findings, held: Collection[str]) -> None:
     """Note the keywords of `node` that the mask leaves out, and those `held` in another form, for values of `types`."""
     for keyword, concerned in _CHECKED.items():
         if keyword == "if" and "then" not in node and "else" not in node:
             continue
         if keyword in node and not (concerned and concerned.isdisjoint(types)):
-            name = "if/then/else" if keyword == "if" else keyword
+            names = ("if", "then", "else") if keyword == "if" else (keyword,)
+            about = [step(pointer, name) for name in names if name in node]
+            name = "/".join(names)
             if keyword in held:
-                findings.add(step(pointer, keyword), "rewritten", f"the mask holds {name} as alternatives")
+                message = f"the mask holds {name} as alternatives"
+                findings.add(step(pointer, keyword), "rewritten", message, about=about)
             else:
-                findings.add(step(pointer, keyword), "checked", f"{name} is not held by the mask")
+                findings.add(step(pointer, keyword), "checked", f"{name} is not held by the mask", about=about)
 
 
 def note_unknown(node: Schema, pointer: str, findings: Findings) -> None:

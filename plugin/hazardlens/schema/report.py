@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from hazardlens.schema.fields import FieldSchema
-from hazardlens.schema.findings import Level, step
+from hazardlens.schema.findings import Finding
 from hazardlens.schema.grounded import GroundedSchema
-from hazardlens.schema.keywords import HELD
+from hazardlens.schema.standing import Standing
+
+_SECTIONS: tuple[tuple[Standing, str], ...] = (
+    ("held", "held by the mask while the answer is written"),
+    ("rewritten", "held by the mask in another form"),
+    ("closed", "narrowed by the mask"),
+    ("checked", "only checked afterwards"),
+    ("silent", "without effect on what is valid"),
+)
 
 
 def schema_report(schema: FieldSchema, *, objects: int, count_tokens: Callable[[bytes], int] | None, model: str) -> str:
     """What a schema's mask enforces, what is only checked afterwards, and the tokens that an answer takes.
+
+    Each keyword stands in one section, after the JSON pointer of its place.
 
     Args:
         schema: The schema.
@@ -21,21 +30,15 @@ def schema_report(schema: FieldSchema, *, objects: int, count_tokens: Callable[[
         model: Whose tokenizer it is.
     """
     grounded = schema.ground(objects)
-    by_level: dict[str, list[str]] = {"closed": [], "rewritten": [], "checked": [], "note": []}
-    for finding in schema.findings:
-        by_level[finding.level].append(str(finding))
-    levels = {finding.pointer: finding.level for finding in schema.findings if finding.level != "note"}
-    held = list(_held(schema.document, "", levels)) if schema.constraint == "json" else [f"/{schema.constraint}"]
-    sections = [
-        ("held by the mask while the answer is written", held),
-        ("held by the mask in another form", by_level["rewritten"]),
-        ("narrowed by the mask", by_level["closed"]),
-        ("only checked afterwards", by_level["checked"]),
-        ("notes", by_level["note"]),
-    ]
     lines = [f"{schema.name}: {schema.title}"]
-    for title, entries in sections:
-        lines += [f"{title}: {len(entries) or 'nothing'}", *(f"  {entry}" for entry in entries)]
+    for standing, title in _SECTIONS:
+        places = _places(schema, standing)
+        lines.append(f"{title}: {sum(len(names) or 1 for names, _ in places.values()) or 'nothing'}")
+        for place, (names, told) in places.items():
+            lines.append(f"  {place or '/'}" + (f": {', '.join(names)}" if names else ""))
+            lines += [f"    {_said(finding, place)}" for finding in told]
+    notes = [str(finding) for finding in schema.findings if finding.level == "note"]
+    lines += [f"notes: {len(notes) or 'none'}", *(f"  {note}" for note in notes)]
     about = f" about {objects} objects" if schema.has_detections else ""
     if count_tokens is None:
         least, most = grounded.shortest_tokens(len), grounded.longest_bytes
@@ -52,22 +55,23 @@ def _longest_tokens(grounded: GroundedSchema, count_tokens: Callable[[bytes], in
     return grounded.longest_tokens(lambda text: count_tokens(text.encode()))
 
 
-def _held(node: Any, pointer: str, levels: Mapping[str, Level]) -> Iterator[str]:
-    """Places and keywords that the mask holds as they stand; what was found of others goes by their pointers."""
-    if not isinstance(node, dict):
-        return
-    own = [key for key in node if key in HELD and step(pointer, key) not in levels]
-    if own:
-        yield f"{pointer or '/'}: {', '.join(own)}"
-    for key, value in node.items():
-        place = step(pointer, key)
-        if levels.get(place) == "checked":
-            continue
-        if key in ("properties", "$defs", "patternProperties"):
-            for name, part in value.items():
-                yield from _held(part, step(place, name), levels)
-        elif key in ("anyOf", "oneOf", "allOf", "prefixItems"):
-            for index, part in enumerate(value):
-                yield from _held(part, step(place, index), levels)
-        elif key == "items":
-            yield from _held(value, place, levels)
+def _places(schema: FieldSchema, standing: Standing) -> dict[str, tuple[list[str], list[Finding]]]:
+    """By place, the keywords that stand so, and what was found of them."""
+    if schema.constraint != "json":
+        return {f"/{schema.constraint}": ([], [])} if standing == "held" else {}
+    places: dict[str, tuple[list[str], list[Finding]]] = {}
+    for pointer, own in schema.keywords.items():
+        if own == standing:
+            place, _, name = pointer.rpartition("/")
+            places.setdefault(place, ([], []))[0].append(name)
+    for finding in schema.findings:
+        if finding.level == standing:
+            stands = [pointer for pointer in finding.about if schema.keywords.get(pointer, standing) == standing]
+            if stands or not finding.about:
+                place = stands[0].rpartition("/")[0] if stands else finding.pointer
+                places.setdefault(place, ([], []))[1].append(finding)
+    return places
+
+
+def _said(finding: Finding, place: str) -> str:
+    return str(finding).removeprefix(f"{place or '/'}: ")

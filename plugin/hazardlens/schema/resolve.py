@@ -32,8 +32,9 @@ _MAPS = ("properties", "patternProperties", "dependentSchemas")
 _UNUSED_MAPS = ("$defs", "definitions")
 _ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
 _REFERENCES = ("$ref", "$dynamicRef")
-_DROPPED = frozenset({*_REFERENCES, *_UNUSED_MAPS, "$anchor", "$dynamicAnchor", "$id", "$comment"})
+_DROPPED = frozenset({*_REFERENCES, *_UNUSED_MAPS, "$schema", "$anchor", "$dynamicAnchor", "$id", "$comment"})
 _IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas")
+_DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _REMOTE_HELP = "Copy what it refers to into $defs and write #/$defs/NAME."
 
 
@@ -46,13 +47,13 @@ class Resolver:
 
     Attributes:
         places: JSON pointer in the document by the `id()` of each resolved subschema, which the result keeps alive.
-        references: JSON pointers of all references.
+        references: JSON pointers of all references, and those of what they lead to.
     """
 
     def __init__(self, document: dict[str, Any], findings: Findings) -> None:
         self.places: dict[int, str] = {}
-        self.references: set[str] = set()
-        self._document = document
+        self.references: dict[str, str] = {}
+        document = self._document = _undated(document, "", findings)
         self._findings = findings
         self._base = str(document.get("$id", ""))
         self._registry = Registry().with_resource(self._base, DRAFT202012.create_resource(document)).crawl()
@@ -63,12 +64,12 @@ class Resolver:
         self._open: set[int] = set()
 
     def resolve(self) -> dict[str, Any]:
-        """The whole document without references; subschemas referred to twice are shared, not copied."""
+        """The whole document without references; subschemas referred to twice are shared, not copied.
+
+        It names no draft: all of it is read as 2020-12.
+        """
         resolved = self._node(self._document)
         self._find_loops(resolved)
-        if "$schema" in self._document:
-            resolved = {"$schema": self._document["$schema"], **resolved}
-            self.places[id(resolved)] = ""
         return resolved  # type: ignore[no-any-return]
 
     def _scan(self, node: Any, pointer: str, base: str, *, is_schema: bool) -> None:
@@ -126,7 +127,7 @@ class Resolver:
     def _reference(self, node: dict[str, Any], key: str, pointer: str) -> Any:
         """What a reference leads to, resolved; true where it leads nowhere, which is noted."""
         place, reference = step(pointer, key), node[key]
-        self.references.add(place)
+        self.references[place] = ""
         try:
             target = self._registry.resolver(self._origins[id(node)][1]).lookup(reference).contents
         except (InvalidAnchor, NoSuchAnchor, PointerToNowhere):
@@ -138,6 +139,7 @@ class Resolver:
             message = f"{reference!r} refers to nothing"
             self._findings.add(place, "error", message, "Mend the name, or add it to $defs.")
             return True
+        self.references[place] = self._origins[id(target)][0] if isinstance(target, dict) else ""
         if key == "$dynamicRef" and isinstance(target, dict):
             self._check_dynamic(target, place)
         return self._node(target)
@@ -175,6 +177,27 @@ class Resolver:
                 self._findings.add(at, "error", message, "Write the levels out that you need.")
 
 
+def _undated(node: Any, pointer: str, findings: Findings) -> Any:
+    """A schema without the drafts that it names; those make jsonschema and referencing go on as another from there."""
+    if not isinstance(node, dict):
+        return node
+    if node.get("$schema", _DRAFT).rstrip("#") != _DRAFT:
+        message = "read as draft 2020-12, whatever it names"
+        findings.add(step(pointer, "$schema"), "note", message, f"Write {_DRAFT}.")
+    result: dict[str, Any] = {}
+    for key, value in node.items():
+        place = step(pointer, key)
+        if key in _ONE:
+            result[key] = _undated(value, place, findings)
+        elif key in _LISTS:
+            result[key] = [_undated(part, step(place, index), findings) for index, part in enumerate(value)]
+        elif key in (*_MAPS, *_UNUSED_MAPS):
+            result[key] = {name: _undated(part, step(place, name), findings) for name, part in value.items()}
+        elif key != "$schema":
+            result[key] = value
+    return result
+
+
 def _beside(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Subschemas that apply at the same place of an answer."""
     for key in _IN_PLACE:
@@ -201,6 +224,18 @@ def subschemas(node: dict[str, Any]) -> list[dict[str, Any]]:
     parts += [part for key in _LISTS for part in node.get(key, ())]
     parts += [part for key in _MAPS for part in node.get(key, {}).values()]
     return [part for part in parts if isinstance(part, dict)]
+
+
+def located_subschemas(node: dict[str, Any], keyword: str, pointer: str) -> list[tuple[Any, str]]:
+    """What one keyword of a schema as written holds, each with its JSON pointer; `pointer` is that of the schema."""
+    value, place = node[keyword], step(pointer, keyword)
+    if keyword in (*_ONE, "contentSchema"):
+        return [(value, place)]
+    if keyword in _LISTS:
+        return [(part, step(place, index)) for index, part in enumerate(value)]
+    if keyword in (*_MAPS, *_UNUSED_MAPS):
+        return [(part, step(place, name)) for name, part in value.items()]
+    return []
 
 
 def mapped(node: dict[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:

@@ -52,7 +52,8 @@ class _Rules:
         if isinstance(shape, Choice):
             return self._choice(shape.values)
         if isinstance(shape, Text | Number):
-            return self._rule(shape, lambda: "%json " + json.dumps({**shape.to_schema(), **_ONE_SPELLING}))
+            schema = shape.as_held() if isinstance(shape, Text) else shape.to_schema()
+            return self._rule(shape, lambda: "%json " + json.dumps({**schema, **_ONE_SPELLING}))
         if isinstance(shape, Object):
             return self._objects((shape.properties,), is_begun=False)
         if isinstance(shape, Array):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from fractions import Fraction
 
 from hazardlens.schema import probe
 from hazardlens.schema.bounds import MOST_CHARACTERS
 from hazardlens.schema.combine import Schema
-from hazardlens.schema.findings import Findings
+from hazardlens.schema.findings import Findings, keyword_places
+from hazardlens.schema.patterns import plain
 from hazardlens.schema.shapes import Choice, Never, Number, Shape, Text, decimals
 from hazardlens.schema.spelling import SAFE_INTEGER
 from hazardlens.schema.validation import FORMATS_CHECKED, exact
@@ -28,7 +29,7 @@ _FORMAT_LENGTHS: dict[str, int] = {
     "uri": 512,
 }
 # A mask that knows the calendar would need a regular expression per leap year.
-_LOOSE_FORMATS = frozenset({"date"})
+_LOOSE_FORMATS = frozenset({"date", "date-time"})
 _WIDEST_NUMBER = Fraction(10**9)
 _FINEST_STEP = Fraction(1, 1000)
 
@@ -46,15 +47,18 @@ def text(nodes: Sequence[Schema], pointer: str, places: dict[int, str], findings
     reasons = []
     for most in lengths:
         shape = Text(low, most, patterns, form, pointer=pointer)
-        reasons.append(probe.refusal(shape.to_schema()) if form or patterns else "")
+        reasons.append(probe.refusal(shape.as_held()) if form or patterns else "")
         if not reasons[-1] and low <= most:
             if own is None:
                 message = f"a string without maxLength: the mask ends it at {most} characters"
-                findings.add(pointer, "closed", message, "Add maxLength.")
+                about = keyword_places(nodes, ("type",), places, pointer)
+                findings.add(pointer, "closed", message, "Add maxLength.", about=about)
             return shape
     if probe.is_unsatisfiable(reasons[0]) or lengths[0] < low:
         return Never(((pointer, "no string satisfies its length, pattern and format together"),), pointer=pointer)
-    findings.add(pointer, "checked", f"the mask cannot hold this pattern at this length: {reasons[0][:100]}")
+    about = keyword_places(nodes, ("pattern",), places, pointer)
+    message = f"the mask cannot hold this pattern at this length: {reasons[0][:100]}"
+    findings.add(pointer, "checked", message, about=about)
     return Text(low, lengths[0], (), form, pointer=pointer)
 
 
@@ -68,9 +72,10 @@ def _format(nodes: Sequence[Schema], pointer: str, places: dict[int, str], findi
         if name in _FORMAT_LENGTHS and held in (None, name):
             held = name
             if name in _LOOSE_FORMATS:
-                findings.add(place, "checked", f"the mask holds the form of '{name}', not the calendar")
+                message = f"the mask holds the form of '{name}', not the calendar"
+                findings.add(place, "checked", message, about=[place])
         elif name in FORMATS_CHECKED:
-            findings.add(place, "checked", f"the format '{name}' is not held by the mask")
+            findings.add(place, "checked", f"the format '{name}' is not held by the mask", about=[place])
         elif name != held:
             findings.add(place, "note", f"the format '{name}' is not enforced at all", "Use pattern and maxLength.")
     return held
@@ -81,11 +86,11 @@ def _patterns(nodes: Sequence[Schema], pointer: str, places: dict[int, str], fin
     for node in nodes:
         if "pattern" not in node:
             continue
-        reason = probe.refusal({"type": "string", "pattern": node["pattern"]})
+        reason = probe.refusal({"type": "string", "pattern": plain(node["pattern"])})
         if reason and not probe.is_unsatisfiable(reason):
             short = reason.splitlines()[-1].removeprefix("error: ")
             place = places.get(id(node), pointer) + "/pattern"
-            findings.add(place, "checked", f"the mask cannot hold this pattern: {short}")
+            findings.add(place, "checked", f"the mask cannot hold this pattern: {short}", about=[place])
         else:
             held[node["pattern"]] = None
     return tuple(held)
@@ -102,12 +107,12 @@ def _own_end(form: str | None, patterns: tuple[str, ...]) -> int | None:
     """Characters of the longest string that pattern and format allow, or None where they end nowhere near."""
     if not form and not patterns:
         return None
-    schema = Text(0, 0, patterns, form).to_schema()
+    schema = Text(0, 0, patterns, form).as_held()
     del schema["maxLength"]
     return probe.longest_match(schema)
 
 
-def number(nodes: Sequence[Schema], pointer: str, findings: Findings, *, whole: bool) -> Shape:
+def number(nodes: Sequence[Schema], pointer: str, places: dict[int, str], findings: Findings, *, whole: bool) -> Shape:
     """The shape of the numbers that satisfy `nodes`, of the integers if `whole`."""
     steps = [exact(node["multipleOf"]) for node in nodes if "multipleOf" in node]
     lows = [(exact(node[key]), key) for node in nodes for key in ("minimum", "exclusiveMinimum") if key in node]
@@ -123,7 +128,8 @@ def number(nodes: Sequence[Schema], pointer: str, findings: Findings, *, whole: 
     low, high = max(low, _upward(-safe, step)), min(high, -_upward(-safe, step))
     if low > high:
         return Never(((pointer, "no number satisfies its bounds and multipleOf together"),), pointer=pointer)
-    _tell(pointer, findings, low, high, None if steps or whole else step, bounded=bounded)
+    about = keyword_places(nodes, ("type",), places, pointer)
+    _tell(pointer, findings, about, low, high, None if steps or whole else step, bounded=bounded)
     return Number(low, high, step, pointer=pointer) if low < high else Choice((_plain(low),), pointer=pointer)
 
 
@@ -163,11 +169,18 @@ def _plain(value: Fraction) -> int | float:
 
 
 def _tell(
-    pointer: str, findings: Findings, low: Fraction, high: Fraction, step: Fraction | None, *, bounded: bool
+    pointer: str,
+    findings: Findings,
+    about: Collection[str],
+    low: Fraction,
+    high: Fraction,
+    step: Fraction | None,
+    *,
+    bounded: bool,
 ) -> None:
     if not bounded:
         message = f"a number without two safe bounds: the mask keeps it between {_plain(low)} and {_plain(high)}"
-        findings.add(pointer, "closed", message, "Add minimum and maximum.")
+        findings.add(pointer, "closed", message, "Add minimum and maximum.", about=about)
     if step is not None:
         message = f"the mask bounds the digits: multiples of {_plain(step)}"
-        findings.add(pointer, "closed", message, "Add multipleOf to choose another step.")
+        findings.add(pointer, "closed", message, "Add multipleOf to choose another step.", about=about)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
+from hazardlens.schema.patterns import plain
 from hazardlens.schema.spelling import ITEM_SEPARATOR, KEY_SEPARATOR, spell
 
 Measure = Callable[[str], int]
@@ -118,6 +119,10 @@ class Text(Shape):
         elif self.patterns:
             schema["allOf"] = [{"type": "string", "pattern": pattern} for pattern in self.patterns]
         return schema
+
+    def as_held(self) -> dict[str, Any]:
+        """The same with patterns written so that llguidance reads them as ECMA-262 does."""
+        return replace(self, patterns=tuple(map(plain, self.patterns))).to_schema()
 
     def longest(self, measure: Measure) -> int:
         """See `Shape`."""
