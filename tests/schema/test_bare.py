@@ -38,6 +38,12 @@ def test_mask_and_check_take_the_same(
             grounded.parse(text)
 
 
+@pytest.mark.parametrize("document", [{"choices": LABELS}, {"regex": "[^x]{1,4}"}])
+def test_half_a_surrogate_pair_is_no_text_of_any_form(document: dict[str, Any]) -> None:
+    with pytest.raises(AnswerError):
+        FieldSchema.load(document).ground(0).parse("\ud800")
+
+
 def test_an_answer_as_json_is_taken_too_and_judged_alike() -> None:
     grounded = FieldSchema.load({"regex": PLATE}).ground(0)
     assert grounded.parse('{"text": "B-1"}') == {"text": "B-1"}

@@ -35,9 +35,9 @@ def grammar_refusal(grammar_text: str) -> str:
 
 
 def accepts(grammar_text: str, text: str) -> bool:
-    """Whether `text` as a whole is of a grammar."""
+    """Whether `text` as a whole is of a grammar; half a surrogate pair is of none."""
     matcher = LLMatcher(_bytes_tokenizer(), grammar_text, log_level=0)
-    written = list(text.encode())
+    written = list(text.encode(errors="surrogatepass"))
     return bool(matcher.try_consume_tokens(written) == len(written) and matcher.is_accepting())
 
 

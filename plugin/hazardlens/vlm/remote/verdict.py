@@ -41,7 +41,7 @@ def judged(said: Said, schema: GroundedSchema, redact: Redactor, *, budget: int 
         raise Fault("truncated", _CUT_SILENTLY if cut else _NOT_WHOLE, text=raw)
     try:
         refusal = refusal_in(schema.parse(text))
-    except (AnswerError, UnicodeEncodeError) as error:
+    except AnswerError as error:
         refusal = refusal_in(text)
         if refusal is None and cut:
             raise Fault("truncated", _CUT_SILENTLY, text=raw) from None
