@@ -161,13 +161,13 @@ class Decoding:
         """
         while torch.isfinite(scores.max()):
             token = _choose(scores, self.generator, sample=sample)
-            if self.fits([token]):
-                self.session.weigh(scores[0])
-                return [token]
-            self._note_cut()
-            run = self.session.run()
-            if run:
-                return run
+            taken = [token]
+            if not self.fits(taken):
+                self._note_cut()
+                taken = self.session.run()
+            if taken:
+                self.session.weigh(scores[0], taken, self.fits)
+                return taken
             scores[0, token] = -torch.inf
         raise ConstraintError(f"no token is left that completes the answer within {self.max_new_tokens} tokens")
 

@@ -189,8 +189,7 @@ class LocalVlm(Vlm):
             return made
         for pointer, own in made.items():
             decoding.check_time()
-            written, rests = verdicts.begun[pointer]
-            values = {value: self._masks.write(rest) for value, rest in rests.items()}
+            written, values = decoding.session.spellings(pointer)
             before = [*decoding.before, *decoding.tokens[:written]]
             exact = exact_choices(self._model, inputs, before, values)
             made[pointer] = replace(own, exact=exact)

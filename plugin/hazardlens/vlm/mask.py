@@ -13,8 +13,8 @@ from transformers import LogitsProcessor, PreTrainedTokenizerFast
 
 from hazardlens.errors import ConstraintError, SchemaError, WeightsError
 from hazardlens.schema import GroundedSchema
-from hazardlens.schema.closing import Following
-from hazardlens.vlm.confidence import Verdicts
+from hazardlens.schema.closing import Choices, Following
+from hazardlens.vlm.confidence import Options, Tokens, Verdicts, tells_apart
 
 _COMPILED_AT_MOST = 64
 _PLACES_AT_MOST = 50_000
@@ -42,6 +42,7 @@ class MaskSession:
         self._closing = closing
         self._words = words
         self._place = closing.start
+        self._seen: tuple[torch.Tensor, torch.Tensor] | None = None
 
     @property
     def finished(self) -> bool:
@@ -53,7 +54,7 @@ class MaskSession:
         """Whether the answer is complete as it stands, though more may follow."""
         return bool(self._matcher.is_accepting())
 
-    def without_end(self, tokens: list[int]) -> list[int]:
+    def without_end(self, tokens: Sequence[int]) -> list[int]:
         """`tokens` without those that end an answer."""
         return [token for token in tokens if token not in self._ends]
 
@@ -64,7 +65,7 @@ class MaskSession:
 
     def need_after(self, tokens: Sequence[int]) -> int:
         """The same once `tokens` are written."""
-        return self._closing.need(self._after(tokens)).tokens
+        return self._closing.need(self._follow(self._text(tokens))).tokens
 
     def consume(self, tokens: Sequence[int]) -> None:
         """Advance by `tokens`.
@@ -74,27 +75,81 @@ class MaskSession:
         """
         if not self._matcher.consume_tokens(list(tokens)):
             raise ConstraintError(f"the mask does not admit tokens {list(tokens)}: {self._matcher.get_error()}")
-        self._place = self._after(tokens)
         for token in tokens:
-            self.verdicts.advance(token, self._piece(token))
+            piece = self._piece(token)
+            text = b"" if piece is _NO_TEXT else piece
+            following = self._follow(text)
+            self.verdicts.enter(self._place, self._closing.choices_entered(self._place, text))
+            self.verdicts.advance(piece)
+            self._place = following
 
-    @property
-    def is_deciding(self) -> bool:
-        """Whether the next token may give a value to a choice."""
-        if self._closing.is_free(self._place):
-            return False
-        return self.verdicts.is_waiting or bool(self._closing.choices_ahead(self._place))
-
-    def weigh(self, scores: torch.Tensor) -> None:
-        """Note how sure the model is of the choice at hand, if there is one, before its token is consumed.
+    def look(self, logits: torch.Tensor, allowed: torch.Tensor) -> None:
+        """Note what the model thought of the next token before the mask.
 
         Args:
-            scores: What the token is drawn by, shape (vocabulary,), minus infinity where it is not possible.
+            logits: Shape (1, vocabulary).
+            allowed: Which tokens the mask allows, shape (vocabulary,), bool.
         """
-        if self.is_deciding:
-            tokens = torch.isfinite(scores).nonzero()[:, 0].tolist()
-            pieces = {token: self._piece(token) for token in tokens}
-            self.verdicts.weigh(self._closing.choices_ahead(self._place), scores, pieces)
+        self._seen = logits, allowed
+
+    def weigh(self, scores: torch.Tensor, taken: Sequence[int], fits: Callable[[list[int]], bool]) -> None:
+        """Note how sure the model is of the choices at hand, if there are any, before what it takes is consumed.
+
+        Args:
+            scores: What the token was drawn by, shape (vocabulary,), minus infinity where it is not possible.
+            taken: What is written: the token drawn, or `run()` where that did not fit.
+            fits: Whether the budget holds the answer once some tokens are written.
+        """
+        choices = self._choices(self._text(taken))
+        if choices or self.verdicts.is_waiting:
+            options = self._options(scores, fits)
+            self.verdicts.weigh(self._place, choices, options, tuple(taken), self._mask_mass)
+
+    def _choices(self, text: bytes) -> Choices:
+        """The choices that `text` begins or leads to; next to free text only those that it already tells apart."""
+        entered = self._closing.choices_entered(self._place, text)
+        if self._closing.is_free(self._place):
+            return {pointer: rests for pointer, rests in entered.items() if tells_apart(rests, text)}
+        ahead = self._closing.choices_ahead(self._follow(text)) if text else {}
+        beyond = {pointer: {value: text + rest for value, rest in rests.items()} for pointer, rests in ahead.items()}
+        return beyond | entered
+
+    def _options(self, scores: torch.Tensor, fits: Callable[[list[int]], bool]) -> Options:
+        """All that may be written next; where the budget refuses a token, the run that takes its place, if any."""
+        tokens = torch.isfinite(scores).nonzero()[:, 0].tolist()
+        options: dict[Tokens, tuple[bytes, float]] = {}
+        refused = 0.0
+        for token, probability in zip(tokens, scores.softmax(dim=-1)[tokens].tolist(), strict=True):
+            if fits([token]):
+                options[token,] = self._piece(token), probability
+            else:
+                refused += probability
+        run = tuple(self.run()) if refused else ()
+        if run:
+            options[run] = self._text(run), refused + options.get(run, (b"", 0.0))[1]
+        return options
+
+    def _mask_mass(self) -> float:
+        if self._seen is None:
+            return 1.0
+        logits, allowed = self._seen
+        return float(logits.softmax(dim=-1)[0, allowed.to(logits.device)].sum())
+
+    def spellings(self, pointer: str) -> tuple[int, dict[str, list[list[int]]]]:
+        """How each value of a choice that was made is written as a whole, with what shows that it is one.
+
+        Returns:
+            Tokens of the answer before the choice, and for each value the tokens of each way in which it can end.
+        """
+        begun = self.verdicts.begun[pointer]
+        return begun.written, {value: self._spelled(begun.place, rest) for value, rest in begun.rests.items()}
+
+    def _spelled(self, place: int, rest: bytes) -> list[list[int]]:
+        ways: list[list[int]] = []
+        for ending in self._closing.endings(place, rest):
+            written = _written(self._words, rest + (ending or b""))
+            ways += [written] if ending is not None else [[*written, end] for end in sorted(self._ends)]
+        return ways
 
     def forced(self) -> list[int]:
         """The tokens that the grammar leaves no choice about, canonically tokenised."""
@@ -119,8 +174,11 @@ class MaskSession:
     def _piece(self, token: int) -> bytes:
         return _NO_TEXT if token in self._ends else self._words.decode_bytes([token])
 
-    def _after(self, tokens: Sequence[int]) -> int:
-        text = self._words.decode_bytes(self.without_end(list(tokens)))
+    def _text(self, tokens: Sequence[int]) -> bytes:
+        text: bytes = self._words.decode_bytes(self.without_end(tokens))
+        return text
+
+    def _follow(self, text: bytes) -> int:
         place = self._closing.follow(self._place, text)
         if not place:
             raise ConstraintError(f"{text!r} was let through by the mask and is not of the schema's shape")
@@ -155,8 +213,8 @@ class MaskProcessor(LogitsProcessor):  # type: ignore[misc]  # transformers is n
         masked = scores.masked_fill(~allowed, -torch.inf)
         if not torch.isfinite(masked.max()):
             raise ConstraintError("the model gave no finite logit to any token that the mask allows")
-        if freely is None and self._session.is_deciding:
-            self._session.verdicts.mask_mass = float((masked.logsumexp(-1) - scores.logsumexp(-1)).exp())
+        if freely is None:
+            self._session.look(scores, allowed)
         return masked
 
 
