@@ -29,6 +29,8 @@ _OTHER_MODES: dict[str, tuple[object, ...]] = {
     "guidance_scale": (None, 1),
 }
 """Settings of transformers' `generate` under which tokens are chosen otherwise, and their values where they are off."""
+_OTHER_CACHE = "paged"
+"""Cache of transformers' continuous batching, which has a loop of its own."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -87,6 +89,11 @@ class Decoding:
     def before(self) -> list[int]:
         """Tokens between the prompt and the answer."""
         return [*self.reasoning.tokens, *self.reasoning.separator] if self.reasoning else []
+
+    @property
+    def generated(self) -> int:
+        """Tokens so far, those of the free stretch included."""
+        return len(self.tokens) + (len(self.reasoning.tokens) if self.reasoning else 0)
 
     @property
     def room(self) -> int:
@@ -233,6 +240,8 @@ def _check_mode(input_ids: torch.Tensor, config: GenerationConfig) -> None:
     """Refuse what would leave the mask behind: several rows, or tokens that the loop does not choose one by one."""
     asked = {name: getattr(config, name, None) for name in _OTHER_MODES}
     wrong = [f"{name}={value}" for name, value in asked.items() if value not in _OTHER_MODES[name]]
+    if config.cache_implementation == _OTHER_CACHE:
+        wrong.append(f"cache_implementation={_OTHER_CACHE}")
     if input_ids.shape[0] != 1:
         wrong.insert(0, f"{input_ids.shape[0]} rows")
     if wrong:
