@@ -17,7 +17,9 @@ from hazardlens.schema.closing import Choices, Following
 from hazardlens.vlm.confidence import Options, Tokens, Verdicts, tells_apart
 
 _COMPILED_AT_MOST = 64
-_PLACES_AT_MOST = 50_000
+_PLACES_KEPT = 1_000_000
+"""Places of all compiled shapes together; each takes about a kilobyte."""
+_PLACES_OF_ENDLESS = 50_000
 _NO_TEXT = b"\xff"
 """Stands for the end of an answer; no text holds this byte."""
 
@@ -270,17 +272,20 @@ class MaskFactory:
 
     def _ready(self, schema: GroundedSchema) -> tuple[LLMatcher, Following]:
         if schema.key not in self._compiled:
-            closing = schema.closing(self.count_tokens)
-            self._compiled[schema.key] = self._compile(schema), closing
-            if len(self._compiled) > _COMPILED_AT_MOST:
-                self._compiled.popitem(last=False)
+            self._compiled[schema.key] = self._compile(schema), schema.closing(self.count_tokens)
         self._compiled.move_to_end(schema.key)
+        while len(self._compiled) > 1 and self._is_too_much():
+            self._compiled.popitem(last=False)
         matcher, closing = self._compiled[schema.key]
-        if closing.size > _PLACES_AT_MOST:
+        if schema.longest_bytes is None and closing.size > _PLACES_OF_ENDLESS:
             # Answers that may nest or go on without end have places without end.
             closing = schema.closing(self.count_tokens)
             self._compiled[schema.key] = matcher, closing
         return matcher, closing
+
+    def _is_too_much(self) -> bool:
+        places = sum(closing.size for _, closing in self._compiled.values())
+        return len(self._compiled) > _COMPILED_AT_MOST or places > _PLACES_KEPT
 
     def _compile(self, schema: GroundedSchema) -> LLMatcher:
         matcher = LLMatcher(self._tokenizer, schema.grammar(), log_level=0)
