@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import LogitsProcessorList, TopKLogitsWarper, TopPLogitsWarper
 
 from hazardlens.record import Confidence, choice_name
 from hazardlens.schema import FieldSchema, GroundedSchema
@@ -196,3 +197,22 @@ def test_the_worked_example() -> None:
     }
     assert (own.p, own.unresolved) == (own.choices["approved"], 0)
     assert own.mask_mass == pytest.approx(0.332, abs=1e-3)
+
+
+@pytest.mark.parametrize("warper", [TopKLogitsWarper(1), TopPLogitsWarper(1e-6)])
+def test_where_the_budget_refuses_all_that_top_k_and_top_p_left_others_are_tried(warper: Any) -> None:
+    words = tokenizer("<image>")
+    words.add_tokens(["1, "])
+    masks = MaskFactory(words, vocab_rows=ROWS, eos_token_ids=[words.convert_tokens_to_ids(END)])
+    schema = one_field({"type": "array", "items": NUMBERS, "minItems": 1, "maxItems": 2})
+    decoding = start(masks, schema, masks.shortest_tokens(schema))
+    logits = torch.zeros(1, ROWS).index_fill(1, torch.tensor(masks.write(b"1, ")), 9.0)
+    process = LogitsProcessorList([MaskProcessor(decoding.session), warper])
+    decoding.begin()
+    while not decoding.over:
+        decoding.take(decoding.pick(process(torch.zeros(1, 1, dtype=torch.long), logits), sample=True))
+    assert decoding.complete
+    assert decoding.cut_at is not None
+    assert schema.parse(masks.text(decoding.tokens))["x"] in ([1], [2], [12])
+    made = decoding.session.verdicts.made["/x/0"]
+    assert sum(made.choices.values()) + made.unresolved == pytest.approx(1)

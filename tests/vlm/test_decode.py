@@ -22,8 +22,9 @@ from hazardlens.schema import FieldSchema
 from hazardlens.vlm.base import Question, Reply, Shown, View
 from hazardlens.vlm.decode import Decoding
 from hazardlens.vlm.local import LocalVlm
-from hazardlens.vlm.mask import MaskFactory, MaskProcessor, MaskSession
+from hazardlens.vlm.mask import MaskFactory, MaskProcessor
 from hazardlens.vlm.prompt import show
+from hazardlens.vlm.session import MaskSession
 from tests.benchmarks.decoding import Bench
 from tests.random_vlm import END, build, build_qwen2_vl
 

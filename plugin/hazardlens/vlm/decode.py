@@ -16,7 +16,7 @@ import torch
 from transformers import GenerationConfig, LogitsProcessorList, PreTrainedModel, StoppingCriteriaList
 
 from hazardlens.errors import ConstraintError
-from hazardlens.vlm.mask import MaskSession
+from hazardlens.vlm.session import MaskSession
 
 _NOT_SET = (None, False)
 _OTHER_MODES: dict[str, tuple[object, ...]] = {
@@ -161,11 +161,21 @@ class Decoding:
         """The token to write next, by `scores`, shape (1, vocabulary), or what ends free text where room runs out.
 
         A token after which the answer could not be completed any more is replaced: by the text that comes next on the
-        shortest way to the end where there is no verdict to give, else by the next token that is drawn.
+        shortest way to the end where there is no verdict to give, else by the next token that is drawn; once none is
+        left of those that top-k or top-p chose, by any that the mask allows.
 
         Raises:
             ConstraintError: If no token is left to choose.
         """
+        is_any_allowed = bool(torch.isfinite(scores.max()))
+        taken = self._drawn(scores, sample=sample)
+        if is_any_allowed and not taken:
+            taken = self._drawn(self.session.possible(), sample=sample)
+        if not taken:
+            raise ConstraintError(f"no token is left that completes the answer within {self.max_new_tokens} tokens")
+        return taken
+
+    def _drawn(self, scores: torch.Tensor, *, sample: bool) -> list[int]:
         while torch.isfinite(scores.max()):
             token = _choose(scores, self.generator, sample=sample)
             taken = [token]
@@ -176,7 +186,7 @@ class Decoding:
                 self.session.weigh(scores[0], taken, self.fits)
                 return taken
             scores[0, token] = -torch.inf
-        raise ConstraintError(f"no token is left that completes the answer within {self.max_new_tokens} tokens")
+        return []
 
     def check_time(self) -> None:
         """Raise TimeoutError once the deadline has passed or the answer is no longer wanted."""
