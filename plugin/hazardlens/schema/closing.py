@@ -75,6 +75,7 @@ class _Node:
     is_fixed: bool = False
     begins_choice: bool = False
     need: Need | None = None
+    begun: Choices | None = None
     ahead: Choices | None = None
 
 
@@ -131,11 +132,12 @@ class Closing:
     def choices_entered(self, place: int, text: bytes) -> Choices:
         """The choices of two values or more that `text` begins, with the text to write for each, from `place`."""
         found: Choices = {}
-        for at in range(len(text)):
-            if self._nodes[place].begins_choice:
+        for at, byte in enumerate(text):
+            node = self._nodes[place]
+            if node.begins_choice:
                 for pointer, rests in self._begun(place).items():
                     found[pointer] = {value: text[:at] + rest for value, rest in rests.items()}
-            place = self.follow(place, text[at : at + 1])
+            place = node.steps.get(byte) or self.follow(place, bytes([byte]))
         return found
 
     def endings(self, place: int, value: bytes) -> tuple[bytes | None, ...]:
@@ -165,8 +167,12 @@ class Closing:
 
     def _begun(self, place: int) -> Choices:
         """The choices of two values or more that begin at `place` and share it with nothing free."""
-        if not self._nodes[place].begins_choice or self.is_free(place):
-            return {}
+        node = self._nodes[place]
+        if node.begun is None:
+            node.begun = self._beginning(place) if node.begins_choice and not self.is_free(place) else {}
+        return node.begun
+
+    def _beginning(self, place: int) -> Choices:
         found = {pointer: rests for pointer, rests in self.choices(place).items() if len(rests) > 1}
         if all(isinstance(state, Fixed) and state.choice != NO_CHOICE for state in self._nodes[place].states):
             return found

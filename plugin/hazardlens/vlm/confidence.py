@@ -53,6 +53,8 @@ class _Pending:
 
     def weigh(self, options: Options, taken: Tokens, mask_mass: Callable[[], float]) -> bool:
         """Add up what each option would decide, of which one is `taken`; whether the choice is under way by then."""
+        if self.mask_mass is None and not self._could_tell(options):
+            return False
         left = {tokens: own for tokens, (piece, _) in options.items() if (own := _left(self.rests, piece))}
         if taken not in left or (self.mask_mass is None and all(len(own) == len(self.rests) for own in left.values())):
             return self.mask_mass is not None
@@ -67,6 +69,12 @@ class _Pending:
             else:
                 self.unresolved += share
         return True
+
+    def _could_tell(self, options: Options) -> bool:
+        """Whether an option is longer than what all values begin with."""
+        least, most = min(self.rests.values()), max(self.rests.values())
+        alike = next((at for at, (a, b) in enumerate(zip(least, most, strict=False)) if a != b), len(least))
+        return any(len(piece) > alike for piece, _ in options.values())
 
 
 class Verdicts:

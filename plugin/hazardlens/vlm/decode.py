@@ -7,6 +7,7 @@ come from llguidance, in the tokenizer's own canonical form.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from dataclasses import dataclass, field
@@ -167,26 +168,28 @@ class Decoding:
         Raises:
             ConstraintError: If no token is left to choose.
         """
-        is_any_allowed = bool(torch.isfinite(scores.max()))
-        taken = self._drawn(scores, sample=sample)
-        if is_any_allowed and not taken:
-            taken = self._drawn(self.session.possible(), sample=sample)
+        taken, are_refused = self._drawn(scores, sample=sample)
+        if are_refused and not taken:
+            taken, _ = self._drawn(self.session.possible(), sample=sample)
         if not taken:
             raise ConstraintError(f"no token is left that completes the answer within {self.max_new_tokens} tokens")
         return taken
 
-    def _drawn(self, scores: torch.Tensor, *, sample: bool) -> list[int]:
-        while torch.isfinite(scores.max()):
+    def _drawn(self, scores: torch.Tensor, *, sample: bool) -> tuple[list[int], bool]:
+        """What to write next, nothing where nothing fits, and whether the budget refused a token."""
+        are_refused = False
+        while math.isfinite(float(scores.max())):
             token = _choose(scores, self.generator, sample=sample)
             taken = [token]
             if not self.fits(taken):
+                are_refused = True
                 self._note_cut()
                 taken = self.session.run()
             if taken:
                 self.session.weigh(scores[0], taken, self.fits)
-                return taken
+                return taken, are_refused
             scores[0, token] = -torch.inf
-        return []
+        return [], are_refused
 
     def check_time(self) -> None:
         """Raise TimeoutError once the deadline has passed or the answer is no longer wanted."""

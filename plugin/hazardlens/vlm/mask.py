@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
@@ -48,7 +49,7 @@ class MaskProcessor(LogitsProcessor):  # type: ignore[misc]  # transformers is n
         if scores.shape != (1, len(allowed)):
             raise ConstraintError(f"logits: expected shape (1, {len(allowed)}), got {tuple(scores.shape)}")
         masked = scores.masked_fill(~allowed, -torch.inf)
-        if not torch.isfinite(masked.max()):
+        if not math.isfinite(float(masked.max())):
             raise ConstraintError("the model gave no finite logit to any token that the mask allows")
         if freely is None:
             self._session.look(scores, allowed)

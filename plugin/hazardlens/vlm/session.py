@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 from llguidance import LLMatcher, LLTokenizer
 
@@ -81,7 +82,7 @@ class MaskSession:
 
         Args:
             logits: Shape (1, vocabulary).
-            allowed: Which tokens the mask allows, shape (vocabulary,), bool.
+            allowed: Which tokens the mask allows, shape (vocabulary,), bool, on the same device.
         """
         self._seen = logits, allowed
 
@@ -90,7 +91,7 @@ class MaskSession:
         if self._seen is None:
             return torch.full((1, 1), -torch.inf)
         logits, allowed = self._seen
-        return logits.masked_fill(~allowed.to(logits.device), -torch.inf)
+        return logits.masked_fill(~allowed, -torch.inf)
 
     def weigh(self, scores: torch.Tensor, taken: Sequence[int], fits: Callable[[list[int]], bool]) -> None:
         """Note how sure the model is of the choices at hand, if there are any, before what it takes is consumed.
@@ -116,10 +117,12 @@ class MaskSession:
 
     def _options(self, scores: torch.Tensor, fits: Callable[[list[int]], bool]) -> Options:
         """All that may be written next; where the budget refuses a token, the run that takes its place, if any."""
-        tokens = torch.isfinite(scores).nonzero()[:, 0].tolist()
+        logits = scores.cpu().numpy()
+        tokens = np.flatnonzero(logits > -np.inf)
+        weights = np.exp(logits[tokens] - logits[tokens].max())
         options: dict[Tokens, tuple[bytes, float]] = {}
         refused = 0.0
-        for token, probability in zip(tokens, scores.softmax(dim=-1)[tokens].tolist(), strict=True):
+        for token, probability in zip(tokens.tolist(), (weights / weights.sum()).tolist(), strict=True):
             if fits([token]):
                 options[token,] = self._piece(token), probability
             else:
@@ -133,7 +136,7 @@ class MaskSession:
         if self._seen is None:
             return 1.0
         logits, allowed = self._seen
-        return float(logits.softmax(dim=-1)[0, allowed.to(logits.device)].sum())
+        return float(logits.softmax(dim=-1)[0].cpu().numpy()[allowed.cpu().numpy()].sum())
 
     def spellings(self, pointer: str) -> tuple[int, dict[str, list[list[int]]]]:
         """How each value of a choice that was made is written as a whole, with what shows that it is one.
@@ -169,7 +172,7 @@ class MaskSession:
         bias = self._matcher.compute_logit_bias()
         if self._matcher.is_error():
             raise ConstraintError(f"the mask failed: {self._matcher.get_error()}")
-        return torch.frombuffer(bytearray(bias), dtype=torch.uint8) != 0
+        return torch.from_numpy(np.frombuffer(bias, np.uint8) != 0)
 
     def _piece(self, token: int) -> bytes:
         return _NO_TEXT if token in self._ends else self._words.decode_bytes([token])
