@@ -2,8 +2,9 @@
 
 import itertools
 import math
+import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -132,8 +133,8 @@ def test_confidence_is_that_of_the_masked_process(masks: MaskFactory, fragment: 
     assert len(check(masks, one_field(fragment), random_logits(seed, 2.0), seed)) == 1
 
 
-def two_fields(first: Any, second: Any) -> GroundedSchema:
-    own = {"type": "object", "properties": {"a": first, "b": second}, "required": ["a", "b"]}
+def two_fields(first: Any, second: Any, required: Sequence[str] = ("a", "b")) -> GroundedSchema:
+    own = {"type": "object", "properties": {"a": first, "b": second}, "required": [*required]}
     return FieldSchema.load(own).ground(0)
 
 
@@ -148,19 +149,25 @@ def joining() -> MaskFactory:
 
 BOOLEAN = {"type": "boolean"}
 NUMBERS = {"enum": [1, 12, 2]}
+ONE_TWO = {"enum": [1, 2]}
 WORDS = {"enum": ["no", "none", "n"]}
 TEXT = {"type": "string", "maxLength": 2}
-SEVERAL: dict[str, tuple[Any, Any]] = {
+SEVERAL: dict[str, tuple[Any, ...]] = {
     "numbers": (NUMBERS, NUMBERS),
     "words": (WORDS, WORDS),
     "boolean and numbers": (BOOLEAN, NUMBERS),
     "optional": ({"type": "array", "items": BOOLEAN, "maxItems": 2}, BOOLEAN),
+    "an optional field": (NUMBERS, BOOLEAN, ["a"]),
     "required and optional": ({"type": "array", "items": NUMBERS, "minItems": 1, "maxItems": 2}, {"const": 1}),
+    "either, after a blank": ({"anyOf": [ONE_TWO, {"type": "array", "items": ONE_TWO, "maxItems": 1}]}, {"const": 1}),
     "either": ({"anyOf": [WORDS, {"type": "array", "items": BOOLEAN, "maxItems": 1}]}, {"const": 1}),
 }
 
 
-@pytest.mark.parametrize(("kind", "margin"), [*((kind, None) for kind in SEVERAL), ("optional", 1), ("either", 1)])
+TIGHT = [("optional", 1), ("either", 1), ("an optional field", 1)]
+
+
+@pytest.mark.parametrize(("kind", "margin"), [*((kind, None) for kind in SEVERAL), *TIGHT])
 def test_confidence_is_that_of_the_masked_process_with_joined_tokens_and_budgets(
     joining: MaskFactory, kind: str, margin: int | None
 ) -> None:
@@ -168,6 +175,25 @@ def test_confidence_is_that_of_the_masked_process_with_joined_tokens_and_budgets
     budget = None if margin is None else joining.shortest_tokens(schema) + margin
     told = [check(joining, schema, random_logits(seed, 2.0), seed, budget) for seed in range(2)]
     assert sum(map(len, told)) > 1
+
+
+OBJECT = {"type": "object", "properties": {"k": ONE_TWO}, "additionalProperties": False}
+ANY = [
+    *(field for pair in SEVERAL.values() for field in pair[:2]),
+    *(OBJECT, {"anyOf": [OBJECT, {"enum": ["n", "no"]}]}, {"enum": [1, "1"]}, {"type": ["boolean", "null"]}),
+]
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_confidence_is_that_of_the_masked_process_for_random_pairs_of_fields(joining: MaskFactory) -> None:
+    rng, told = random.Random(0), 0
+    for seed in range(600):
+        schema = two_fields(rng.choice(ANY), rng.choice(ANY), rng.choice([("a", "b"), ("a",), ()]))
+        margin = rng.choice([None, 0, 1, 2])
+        budget = None if margin is None else joining.shortest_tokens(schema) + margin
+        told += len(check(joining, schema, random_logits(seed, rng.choice([1.0, 2.0, 3.0])), seed, budget))
+    assert told > 500
 
 
 def test_the_worked_example() -> None:

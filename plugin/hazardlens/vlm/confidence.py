@@ -59,9 +59,9 @@ class _Pending:
         if taken not in left or (self.mask_mass is None and all(len(own) == len(self.rests) for own in left.values())):
             return self.mask_mass is not None
         self.mask_mass = mask_mass() if self.mask_mass is None else self.mask_mass
-        scale = self.reach / sum(options[tokens][1] for tokens in left)
+        reach = self.reach
         for tokens, own in left.items():
-            share = scale * options[tokens][1]
+            share = reach * options[tokens][1]
             if len(own) == 1:
                 self.masses[next(iter(own))] += share
             elif tokens == taken:
@@ -145,11 +145,10 @@ class Verdicts:
             del self.begun[pointer]
             return
         (chosen,) = pending.rests
+        total = sum(pending.masses.values()) + pending.unresolved
+        choices = {value: mass / total for value, mass in pending.masses.items()}
         self.made[pointer] = Confidence(
-            p=pending.masses[chosen],
-            choices=pending.masses,
-            mask_mass=pending.mask_mass,
-            unresolved=pending.unresolved,
+            p=choices[chosen], choices=choices, mask_mass=pending.mask_mass, unresolved=pending.unresolved / total
         )
 
 

@@ -116,19 +116,19 @@ class MaskSession:
         return beyond | entered
 
     def _options(self, scores: torch.Tensor, fits: Callable[[list[int]], bool]) -> Options:
-        """All that may be written next; where the budget refuses a token, the run that takes its place, if any."""
+        """All that may be written next; where the budget refuses a token, a run takes its place, or else all others."""
         logits = scores.cpu().numpy()
-        tokens = np.flatnonzero(logits > -np.inf)
-        weights = np.exp(logits[tokens] - logits[tokens].max())
-        options: dict[Tokens, tuple[bytes, float]] = {}
-        refused = 0.0
-        for token, probability in zip(tokens.tolist(), (weights / weights.sum()).tolist(), strict=True):
-            if fits([token]):
-                options[token,] = self._piece(token), probability
-            else:
-                refused += probability
-        run = tuple(self.run()) if refused else ()
+        possible = np.flatnonzero(logits > -np.inf)
+        weights = np.exp(logits[possible] - logits[possible].max())
+        fitting = np.array([fits([token]) for token in possible.tolist()])
+        run = () if fitting.all() else tuple(self.run())
+        kept, total = weights[fitting], weights.sum() if run else weights[fitting].sum()
+        options: dict[Tokens, tuple[bytes, float]] = {
+            (token,): (self._piece(token), probability)
+            for token, probability in zip(possible[fitting].tolist(), (kept / total).tolist(), strict=True)
+        }
         if run:
+            refused = float(weights[~fitting].sum() / total)
             options[run] = self._text(run), refused + options.get(run, (b"", 0.0))[1]
         return options
 
