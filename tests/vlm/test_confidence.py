@@ -28,6 +28,7 @@ CASES: dict[str, Any] = {
     "labels that begin alike": {"choices": ["fire", "fired", "fine", "no"]},
     "labels of which one begins all others": {"choices": ["no", "none"]},
     "labels of which one begins all others, and more": {"choices": ["fire", "fire and smoke", "fire out"]},
+    "labels that read like other values": {"choices": ["true", "7", '""', '""\\']},
     "numbers of which one begins all others": {"enum": [5, 50]},
     "numbers that begin one another": {"enum": [1, 10, 100]},
     "nested": {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]},
@@ -188,12 +189,12 @@ ANY = [
 @pytest.mark.timeout(900)
 def test_confidence_is_that_of_the_masked_process_for_random_pairs_of_fields(joining: MaskFactory) -> None:
     rng, told = random.Random(0), 0
-    for seed in range(600):
+    for seed in range(200):
         schema = two_fields(rng.choice(ANY), rng.choice(ANY), rng.choice([("a", "b"), ("a",), ()]))
         margin = rng.choice([None, 0, 1, 2])
         budget = None if margin is None else joining.shortest_tokens(schema) + margin
         told += len(check(joining, schema, random_logits(seed, rng.choice([1.0, 2.0, 3.0])), seed, budget))
-    assert told > 500
+    assert told > 150
 
 
 def test_the_worked_example() -> None:
