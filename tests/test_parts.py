@@ -27,6 +27,35 @@ def test_what_cannot_be_used_is_refused(given: dict, message: str) -> None:
     assert message in str(caught.value)
 
 
+SERVER = {"model": "there", "base_url": "http://127.0.0.1:9/v1"}
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "shown"),
+    [
+        ("top_k", 5, "5"),
+        ("exact_confidence", True, "true"),
+        ("answer_tries", 2, "2"),
+        ("reasoning_tokens", 40, "40"),
+        ("keep_reasoning", True, "true"),
+    ],
+)
+def test_what_a_server_would_not_heed_is_refused_where_it_is_set(setting: str, value: object, shown: str) -> None:
+    told = rf"\.{setting} is {shown}, which a model on a server is never told: there"
+    for vlm, where in (
+        ({**SERVER, setting: value}, "vlm"),
+        ({"model": "here", "fallback": [{"model": "here"}, {**SERVER, setting: value}]}, r"vlm\.fallback\.1"),
+    ):
+        with pytest.raises(PipelineError, match=where + told) as caught:
+            settle({"schema": "hazard", "vlm": vlm})
+        assert "leave it out" in caught.value.help
+    with pytest.raises(PipelineError, match=f"vlm{told}"):
+        settle({"schema": "hazard", "vlm": SERVER}, overrides={f"vlm.{setting}": value})
+    local = {"model": "here", setting: value, "fallback": [SERVER]}
+    assert getattr(settle({"schema": "hazard", "vlm": local}).pipeline.vlm, setting) == value
+    assert settle({"schema": "hazard", "vlm": {**SERVER, setting: value}}, vlm=FakeVlm()).vlm is not None
+
+
 def test_parts_of_the_users_own_are_used() -> None:
     detector, vlm = FakeDetector(), FakeVlm()
     parts = assemble({"schema": "hazard"}, detector=detector, vlm=vlm)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ PipelineSource = str | Path | Mapping[str, Any] | Pipeline
 SchemaSource = str | Path | Mapping[str, Any] | type | FieldSchema
 """A shipped schema's name, a path, a JSON Schema, a pydantic model class, or a loaded schema."""
 
+
+_LOCAL_ONLY = ("top_k", "exact_confidence", "answer_tries", "reasoning_tokens", "keep_reasoning")
+"""Settings of `vlm` that change answers and that only a local model heeds."""
 
 _NEVER = ("never", "null", "none")
 
@@ -108,6 +112,8 @@ def settle(
     settings.check(fields, None)
     if isinstance(vlm, Vlm):
         settings.check_asks()
+    elif settings.vlm is not None:
+        _refuse_local_settings(settings.vlm)
     return Settled(
         pipeline=settings,
         schema=fields,
@@ -200,6 +206,19 @@ def _refuse_odd(name: str, given: object, kind: type) -> None:
         return
     what = f"the class {given.__name__}" if isinstance(given, type) else f"{given!r} of type {type(given).__name__}"
     raise PipelineError(f"{name}: expected a path, a name or an instance of hazardlens.{kind.__name__}, got {what}")
+
+
+def _refuse_local_settings(settings: VlmSettings) -> None:
+    """See that nothing is asked of a server that only a model in this process can do."""
+    for index, member in enumerate(settings.members):
+        where = f"vlm.fallback.{index - 1}" if index else "vlm"
+        for name in _LOCAL_ONLY if member.is_remote else ():
+            value, usual = getattr(member, name), VlmSettings.model_fields[name].default
+            if value != usual:
+                raise PipelineError(
+                    f"{where}.{name} is {json.dumps(value)}, which a model on a server is never told: {member.model}",
+                    help=f"Set it to {json.dumps(usual)} or leave it out, or use a model that runs here.",
+                )
 
 
 def _detector(settings: Pipeline) -> Detector:

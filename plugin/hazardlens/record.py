@@ -74,6 +74,10 @@ def choice_name(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def _field_key(field: str, detection: int | None) -> str:
+    return confidence_key("/" + field.replace("~", "~0").replace("/", "~1"), detection=detection)
+
+
 def confidence_key(pointer: str, *, detection: int | None = None) -> str:
     """Key in a record's `confidence`: the name of a frame's own field, else the JSON pointer in the record.
 
@@ -286,11 +290,14 @@ class FrameRecord:
             detection: Id of the detection, or None for the frame's own field.
         """
         fields = self.fields if detection is None else self.detections[detection].fields
-        pointer = "/" + field.replace("~", "~0").replace("/", "~1")
-        own = (self.confidence or {}).get(confidence_key(pointer, detection=detection))
+        own = (self.confidence or {}).get(_field_key(field, detection))
         if own is None or fields is None or field not in fields:
             return None
         return own.p if own.choices.get(choice_name(fields[field])) == own.p else None
+
+    def had_choice(self, field: str, *, detection: int | None = None) -> bool:
+        """Whether the model could have given a field another value, as far as is known; arguments as above."""
+        return not self.confidence or _field_key(field, detection) in self.confidence
 
     def to_json(self) -> str:
         """The record as one line of JSON without a line break."""

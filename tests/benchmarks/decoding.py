@@ -30,7 +30,8 @@ from hazardlens.schema import ITEM_SEPARATOR, KEY_SEPARATOR, FieldSchema
 from hazardlens.vlm.base import Shown
 from hazardlens.vlm.decode import Decoding, jump_forward
 from hazardlens.vlm.local import LocalVlm
-from hazardlens.vlm.mask import MaskFactory, MaskProcessor, MaskSession
+from hazardlens.vlm.mask import MaskFactory, MaskProcessor
+from hazardlens.vlm.session import MaskSession
 from tests.benchmarks.pairs import ratios, spread
 
 VERDICTS = [

@@ -127,6 +127,92 @@ def test_a_verdict_is_drawn_with_its_confidence_unless_a_rule_changed_it() -> No
     assert painter._verdict(replace(made, detections=(calm,)), calm) == "fire, low 70%"
 
 
+SITE = FieldSchema.load(
+    {
+        "type": "object",
+        "properties": {
+            "left": {"enum": ["clear", "blocked"]},
+            "right": {"enum": ["clear", "blocked"]},
+            "gate_open": {"type": "boolean"},
+            "weather": {"anyOf": [{"const": "dry"}, {"const": "wet"}]},
+            "lane": {"enum": [1, 2, None]},
+            "kind": {"const": "site"},
+            "workers": {"type": "integer", "minimum": 0, "maximum": 9},
+            "detections": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {"id": {"type": "integer"}, "helmet": {"type": ["boolean", "null"]}},
+                    "required": ["id", "helmet"],
+                },
+            },
+        },
+        "required": ["left", "right", "gate_open", "weather", "lane", "kind", "workers", "detections"],
+    }
+)
+
+
+def confidence(name: str, p: float) -> Confidence:
+    return Confidence(p=p, choices={name: p, "other": 1 - p}, mask_mass=1.0)
+
+
+def site(helmet: bool | None, size_wh: tuple[int, int] = (640, 360), **fields: object) -> FrameRecord:
+    own = {"left": "clear", "right": "blocked", "gate_open": True, "weather": "wet", "lane": 2, "kind": "site"}
+    made = record(answered("none", "none"), VlmState(status="ok"), size_wh)
+    known = {
+        "left": confidence("clear", 0.81),
+        "right": confidence("blocked", 0.62),
+        "gate_open": confidence("true", 0.934),
+        "weather": confidence("wet", 0.7),
+        "lane": confidence("2", 0.5),
+        "/detections/0/fields/helmet": confidence("null" if helmet is None else str(helmet).lower(), 0.66),
+    }
+    thing = replace(made.detections[0], fields={"helmet": helmet})
+    return replace(made, fields={**own, "workers": 3, **fields}, detections=(thing,), confidence=known)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({}, "clear 81%, blocked 62%, gate_open yes 93%, wet 70%, lane 2 50%"),
+        ({"gate_open": False}, "clear 81%, blocked 62%, gate_open no, wet 70%, lane 2 50%"),
+        ({"right": "clear"}, "left clear 81%, right clear, gate_open yes 93%, wet 70%, lane 2 50%"),
+        ({"left": "blocked"}, "left blocked, right blocked 62%, gate_open yes 93%, wet 70%, lane 2 50%"),
+        ({"lane": None, "weather": "dry"}, "clear 81%, blocked 62%, gate_open yes 93%, dry, lane null"),
+    ],
+)
+def test_every_choice_of_a_frame_is_drawn(fields: dict, words: str) -> None:
+    assert Painter(SITE, (640, 360), {})._verdict(site(True, **fields)) == words
+
+
+def test_equal_values_of_two_fields_are_both_drawn() -> None:
+    painter = Painter(SITE, (640, 360), {})
+    made = site(True, right="clear")
+    sure = {**made.confidence, "right": confidence("clear", 0.9)}
+    assert painter._verdict(replace(made, confidence=sure)).startswith("left clear 81%, right clear 90%, gate_open")
+    assert painter._verdict(replace(made, confidence=None)).startswith("left clear, right clear, gate_open yes, wet")
+
+
+def test_a_value_that_follows_from_an_equal_one_is_drawn_once() -> None:
+    """A severity of none leaves nothing to choose where the hazard is none."""
+    made = record(answered("none", "none"), VlmState(status="ok"))
+    painter = Painter(SCHEMA, (320, 240), {})
+    assert painter._verdict(made) == "hazard none, severity none", "nothing tells that it follows"
+    sure = {"hazard": confidence("none", 0.97)}
+    assert painter._verdict(replace(made, confidence=sure)) == "none 97%"
+    both = {**sure, "severity": confidence("none", 0.8)}
+    assert painter._verdict(replace(made, confidence=both)) == "hazard none 97%, severity none 80%"
+
+
+@pytest.mark.parametrize(("helmet", "words"), [(True, "yes 66%"), (False, "no 66%"), (None, "null 66%")])
+def test_a_boolean_of_an_object_is_drawn(helmet: bool | None, words: str) -> None:
+    painter, made = Painter(SITE, (640, 360), {}), site(helmet)
+    assert painter._verdict(made, made.detections[0]) == f"helmet {words}"
+    image = np.zeros((360, 640, 3), np.uint8)
+    others = replace(made, detections=(replace(made.detections[0], fields={"helmet": helmet is not True}),))
+    assert (painter.draw(image.copy(), made) != painter.draw(image.copy(), others))[:80].any()
+
+
 def test_labels_of_things_that_overlap_do_not() -> None:
     vlm = VlmState(status="ok")
     one = record(answered("fire", "high"), vlm, (640, 360))

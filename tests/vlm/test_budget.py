@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from hazardlens.errors import ConstraintError, SchemaError
+from hazardlens.record import choice_name
 from hazardlens.schema import FieldSchema, GroundedSchema
 from hazardlens.schema.grammar import GrammarClosing
 from hazardlens.schema.places import Fixed
@@ -82,6 +83,8 @@ def check(masks: MaskFactory, document: dict[str, Any], margin: int, seed: int, 
     jsonschema.Draft202012Validator(json.loads(json.dumps(judge))).validate(schema.parse(text))
     unlimited = start(masks, schema, None, seed)
     write(unlimited, logits, sample=sample)
+    for one in (decoding, unlimited):
+        verdicts_are_told(one, schema.parse(masks.text(one.tokens)))
     cuts = [cut for cut in (decoding.cut_at, unlimited.cut_at) if cut is not None]
     same = min([len(decoding.tokens), *cuts])
     assert decoding.tokens[:same] == unlimited.tokens[:same]
@@ -100,6 +103,17 @@ def verdicts_are_open(decoding: Decoding) -> None:
         pieces = {token: session._words.decode_bytes([token]) for token in allowed if decoding.fits([token])}
         for rest in rests.values():
             assert any(rest.startswith(piece) or piece.startswith(rest) for piece in pieces.values()), rest
+
+
+def verdicts_are_told(decoding: Decoding, fields: Any) -> None:
+    """The confidence in each choice is that in the value which the answer has there, and adds up."""
+    for pointer, own in decoding.session.verdicts.made.items():
+        value = fields
+        for part in pointer.split("/")[1:]:
+            value = value[int(part) if isinstance(value, list) else part.replace("~1", "/").replace("~0", "~")]
+        assert own.p == own.choices[choice_name(value)] > 0
+        assert sum(own.choices.values()) + own.unresolved == pytest.approx(1, abs=1e-3)
+        assert len(own.choices) > 1
 
 
 CASES = {

@@ -1,9 +1,11 @@
 """Masked decoding with random weights: the mask alone makes every answer valid."""
 
 import json
+import math
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import numpy as np
@@ -20,10 +22,11 @@ from hazardlens.schema import FieldSchema
 from hazardlens.vlm.base import Question, Reply, Shown, View
 from hazardlens.vlm.decode import Decoding
 from hazardlens.vlm.local import LocalVlm
-from hazardlens.vlm.mask import MaskFactory, MaskProcessor, MaskSession
+from hazardlens.vlm.mask import MaskFactory, MaskProcessor
 from hazardlens.vlm.prompt import show
+from hazardlens.vlm.session import MaskSession
 from tests.benchmarks.decoding import Bench
-from tests.random_vlm import build, build_qwen2_vl
+from tests.random_vlm import END, build, build_qwen2_vl
 
 COUNTS = (0, 1, 5, 30)
 VIEW = View(longest_side_px=64)
@@ -238,38 +241,66 @@ def test_a_frame_is_asked_for_text_of_a_grammar(random_vlm_folder: Path, tmp_pat
         LocalVlm(random_vlm_folder, device="cpu", max_new_tokens=16).prepare(schema.ground(3))
 
 
+EXACT: dict[str, tuple[dict[str, Any], dict[str, dict[str, list[str]]]]] = {
+    "an object": (
+        {"type": "object", "properties": {"a": {"type": "boolean"}, "b": {"enum": ["fire", "fine"]}}}
+        | {"required": ["a", "b"]},
+        {
+            "/a": {"true": [' true, "b": '], "false": [' false, "b": ']},
+            "/b": {"fire": [' "fire"'], "fine": [' "fine"']},
+        },
+    ),
+    "labels": (
+        {"choices": ["fire", "fired", "no"]},
+        {"/label": {name: [name + END] for name in ("fire", "fired", "no")}},
+    ),
+    "a label that begins all": ({"choices": ["no", "none"]}, {"/label": {"no": ["no" + END], "none": ["none" + END]}}),
+    "numbers": (
+        {"type": "object", "properties": {"a": {"enum": [1, 12]}}, "required": ["a"]},
+        {"/a": {"1": [" 1}"], "12": [" 12}"]}},
+    ),
+    "numbers that may be followed by this or that": (
+        {"type": "object", "properties": {"a": {"enum": [1, 12]}, "b": {"const": 1}}, "required": ["a"]},
+        {"/a": {"1": [" 1}", ' 1, "b": 1}'], "12": [" 12}", ' 12, "b": 1}']}},
+    ),
+}
+
+
 @pytest.mark.parametrize("make", [build, build_qwen2_vl])
-def test_exact_confidence_is_the_models_own(make: Callable[[Path], Path], tmp_path: Path) -> None:
-    """Each value by itself, one token at a time, must add up to what one pass over all values gives."""
-    schema = FieldSchema.load(
-        {"type": "object", "properties": {"a": {"type": "boolean"}, "b": {"enum": ["fire", "fine", "no"]}}}
-        | {"required": ["a", "b"]}
-    )
+@pytest.mark.parametrize("kind", EXACT)
+def test_exact_confidence_is_the_models_own_of_whole_values(
+    make: Callable[[Path], Path], kind: str, tmp_path: Path
+) -> None:
+    """Each way to write each value by itself, one token at a time, must add up to what one pass over all gives."""
+    document, ways = EXACT[kind]
+    schema = FieldSchema.load(document)
     vlm = LocalVlm(make(tmp_path), device="cpu", exact_confidence=True)
     asked = question(schema, 0, 0)
     reply = ask(vlm, asked)
-    assert reply.extra_passes == len(reply.confidence) == 2
+    assert reply.extra_passes == len(reply.confidence) == len(ways)
     inputs = vlm.inputs(show(asked, VIEW))
     decoding = Decoding(session=vlm._masks.session(asked.schema), generator=torch.Generator(), max_new_tokens=90)
     vlm.decode(inputs, decoding)
+
+    def likely(text: str, written: int) -> float:
+        tokens, score = decoding.tokens[:written], 0.0
+        for token in [
+            *vlm._masks.write(text.removesuffix(END).encode()),
+            *(vlm._masks._ends if text.endswith(END) else ()),
+        ]:
+            added = torch.tensor([tokens], dtype=torch.long)
+            longer = {"input_ids": added, "attention_mask": torch.ones_like(added), "mm_token_type_ids": added * 0}
+            whole = {name: torch.cat([inputs[name], end], dim=-1) for name, end in longer.items() if name in inputs}
+            with torch.inference_mode():
+                logits = vlm._model(**{**inputs, **whole}).logits[0, -1]
+            score += float(logits.log_softmax(-1)[token])
+            tokens = [*tokens, token]
+        return math.exp(score)
+
     for pointer, own in reply.confidence.items():
-        written, rests = decoding.session.verdicts.begun[pointer]
-        scores = []
-        for rest in rests.values():
-            tokens = decoding.tokens[:written]
-            score = 0.0
-            for token in vlm._masks.write(rest):
-                added = torch.tensor([tokens])
-                longer = {"input_ids": added, "attention_mask": torch.ones_like(added), "mm_token_type_ids": added * 0}
-                whole = {name: torch.cat([inputs[name], end], dim=-1) for name, end in longer.items() if name in inputs}
-                with torch.inference_mode():
-                    logits = vlm._model(**{**inputs, **whole}).logits[0, -1]
-                score += float(logits.log_softmax(-1)[token])
-                tokens = [*tokens, token]
-            scores.append(score)
-        expected = torch.tensor(scores).softmax(0).tolist()
-        assert list(own.exact.values()) == pytest.approx(expected, abs=1e-4)
-        assert list(own.exact) == list(own.choices)
+        written = decoding.session.verdicts.begun[pointer].written
+        sums = {name: sum(likely(text, written) for text in texts) for name, texts in ways[pointer].items()}
+        assert own.exact == pytest.approx({name: mass / sum(sums.values()) for name, mass in sums.items()}, abs=1e-4)
 
 
 def test_a_deadline_ends_the_answer(random_vlm_folder: Path, schema: FieldSchema) -> None:

@@ -60,6 +60,45 @@ def test_no_more_than_some_compiled_schemas_are_kept(factory: MaskFactory) -> No
     assert len(factory._compiled) == 64
 
 
+LONG = [f"{letter}{'x' * 60}" for letter in "abcdefghij"]
+ROW = {
+    "type": "object",
+    "properties": {f"p{k}": {"enum": LONG} for k in range(8)},
+    "required": [f"p{k}" for k in range(8)],
+}
+NEST = {"type": "object", "properties": {"x": {"enum": LONG}, "inner": {"$ref": "#/$defs/nest"}}, "required": ["x"]}
+
+
+@pytest.mark.parametrize(
+    ("document", "is_kept"),
+    [
+        (
+            {"type": "object", "properties": {"rows": {"type": "array", "items": ROW, "minItems": 12, "maxItems": 12}}},
+            True,
+        ),
+        ({"type": "object", "properties": {"nest": {"$ref": "#/$defs/nest"}}, "$defs": {"nest": NEST}}, False),
+    ],
+)
+def test_what_a_large_answer_needs_is_found_once_and_what_grows_without_end_is_let_go(
+    factory: MaskFactory, document: dict[str, Any], is_kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hazardlens.vlm.mask._PLACES_OF_ENDLESS", 2_000)
+    grounded = FieldSchema.load({**document, "required": [*document["properties"]]}).ground(0)
+    factory.session(grounded)
+    closing = factory._compiled[grounded.key][1]
+    text = '{"nest": ' + 40 * f'{{"x": "{LONG[0]}", "inner": '
+    place = closing.need(closing.start) if is_kept else closing.follow(closing.start, text.encode())
+    assert place
+    assert closing.size > 2_000
+    factory.session(grounded)
+    assert (factory._compiled[grounded.key][1] is closing) == is_kept
+    monkeypatch.setattr("hazardlens.vlm.mask._PLACES_KEPT", 2_000)
+    factory.session(grounded)
+    assert (factory._compiled[grounded.key][1] is closing) == is_kept, "the one in use is never too much"
+    factory.session(FieldSchema.load({"choices": ["none", "fire"]}).ground(0))
+    assert (grounded.key in factory._compiled) == (not is_kept), "those used longest ago give way"
+
+
 @pytest.mark.full
 @pytest.mark.timeout(1200)
 def test_memory_is_flat_over_ten_thousand_schemas(factory: MaskFactory) -> None:

@@ -1,5 +1,6 @@
 """Sampling behind the mask, tries, the free stretch ahead, and the modes that are refused; with and without asserts."""
 
+import copy
 import subprocess
 import sys
 import threading
@@ -8,15 +9,16 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import GenerationConfig, LogitsProcessorList, TopKLogitsWarper, TopPLogitsWarper
+from transformers import LogitsProcessorList, TopKLogitsWarper, TopPLogitsWarper
 
 from hazardlens.errors import ConstraintError
 from hazardlens.merge.lane import answer
 from hazardlens.schema import FieldSchema
-from hazardlens.vlm.base import Answer
-from hazardlens.vlm.decode import jump_forward
+from hazardlens.vlm.base import Answer, View
+from hazardlens.vlm.decode import Decoding
 from hazardlens.vlm.local import LocalVlm
 from hazardlens.vlm.mask import MaskFactory, MaskProcessor
+from hazardlens.vlm.prompt import show
 from tests.random_vlm import END, tokenizer
 from tests.vlm.test_budget import random_logits, start
 from tests.vlm.test_decode import question
@@ -74,24 +76,37 @@ def test_a_row_with_nothing_allowed_is_an_error(masks: MaskFactory) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "settings", "named"),
+    ("settings", "named"),
     [
-        (2, {}, "2 rows"),
-        (1, {"num_beams": 3}, "num_beams=3"),
-        (1, {"num_return_sequences": 2}, "num_return_sequences=2"),
-        (1, {"prompt_lookup_num_tokens": 4}, "prompt_lookup_num_tokens=4"),
-        (1, {"guidance_scale": 1.5}, "guidance_scale=1.5"),
+        ({"num_beams": 3}, "3 rows, num_beams=3"),
+        ({"num_return_sequences": 2, "do_sample": True}, "2 rows, num_return_sequences=2"),
+        ({"prompt_lookup_num_tokens": 4}, "prompt_lookup_num_tokens=4"),
+        ({"guidance_scale": 1.5}, "guidance_scale=1.5"),
+        ({"penalty_alpha": 0.6, "top_k": 4}, "penalty_alpha=0.6"),
+        ({"dola_layers": "low"}, "dola_layers=low"),
+        ({"assistant_early_exit": 1}, "assistant_early_exit=1"),
+        ({"cache_implementation": "paged"}, "cache_implementation=paged"),
+        ({}, None),
     ],
 )
 def test_modes_that_would_leave_the_mask_behind_are_refused(
-    masks: MaskFactory, rows: int, settings: dict[str, Any], named: str
+    random_vlm_folder: Path, settings: dict[str, Any], named: str | None
 ) -> None:
-    config = GenerationConfig()
+    """`generate` itself is asked for them, and lets them through to the loop."""
+    vlm = LocalVlm(random_vlm_folder, device="cpu")
+    asked = question(FieldSchema.load({"choices": LABELS}), 1, 0)
+    config = copy.copy(vlm._sampling)
     for name, value in settings.items():
         setattr(config, name, value)
-    decoding = start(masks, FieldSchema.load({"choices": LABELS}).ground(0), None)
+    decoding = vlm._decoding_of(asked, 1, None, threading.Event())
+    inputs = vlm.inputs(show(asked, View(longest_side_px=64)))
+    if named is None:
+        vlm.decode(inputs, decoding, sampling=config)
+        assert decoding.complete
+        return
     with pytest.raises(ConstraintError, match=f"one sequence at a time.*{named}"):
-        jump_forward(None, torch.ones(rows, 3), LogitsProcessorList(), None, config, decoding)
+        vlm.decode(inputs, decoding, sampling=config)
+    assert not decoding.tokens
 
 
 PAIR = {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 2}, "minItems": 3, "maxItems": 3}
@@ -125,6 +140,20 @@ def test_tries_are_bounded_and_then_the_answer_is_invalid(random_vlm_folder: Pat
     assert (held.status, held.attempts) == ("ok", 1)
 
 
+def test_the_tokens_of_all_tries_and_of_what_was_reasoned_are_counted(
+    random_vlm_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impossible = one_field({"type": "string", "maxLength": 3, "pattern": "^a(?=b)$"})
+    vlm = LocalVlm(random_vlm_folder, device="cpu", answer_tries=3, reasoning_tokens=5)
+    tries: list[Decoding] = []
+    begin = vlm._decoding_of
+    monkeypatch.setattr(vlm, "_decoding_of", lambda *given: tries.append(begin(*given)) or tries[-1])
+    reply = ask(vlm, impossible).reply
+    assert len(tries) == 3
+    assert all(one.reasoning.tokens and one.tokens for one in tries)
+    assert reply.output_tokens == sum(len(one.reasoning.tokens) + len(one.tokens) for one in tries)
+
+
 @pytest.mark.parametrize("keep", [True, False])
 def test_a_free_stretch_goes_ahead_of_the_answer_and_is_no_part_of_it(random_vlm_folder: Path, keep: bool) -> None:
     schema = FieldSchema.load("hazard")
@@ -134,7 +163,7 @@ def test_a_free_stretch_goes_ahead_of_the_answer_and_is_no_part_of_it(random_vlm
     assert result.status == "ok", result.reason
     assert "First say in plain words" in result.shown.prompt
     assert result.reply.text.startswith('{"notes": "')
-    assert result.reply.output_tokens <= 250
+    assert result.reply.output_tokens <= 250 + 9
     assert result.reply.extra_passes == len(result.reply.confidence) > 0
     if keep:
         assert result.reply.reasoning

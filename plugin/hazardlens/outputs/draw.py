@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from hazardlens.merge.statements import place_in
-from hazardlens.record import DetectionRecord, Fields, FrameRecord
+from hazardlens.merge.statements import place_in, same
+from hazardlens.record import DetectionRecord, Fields, FrameRecord, choice_name
 from hazardlens.schema import FieldSchema
 from hazardlens.schema.fields import Scope
 
@@ -26,6 +26,8 @@ _LETTERS = 400
 _INK_BGR: _Colour = (255, 255, 255)
 _CASING_BGR: _Colour = (24, 24, 24)
 _DEMO_BGR: _Colour = (150, 60, 10)
+_PARTS = (list, dict)
+_YES_NO = {True: "yes", False: "no"}
 _DEMO_MARK = "DEMO MODELS - DRAWN SCENES ONLY"
 
 
@@ -60,6 +62,10 @@ class Painter:
         demo: bool = False,
     ) -> None:
         self._schema = schema
+        self._verdicts: dict[Scope, set[str]] = {
+            "frame": {name for name, own in schema.frame_properties.items() if _is_choice(own)},
+            "object": {name for name, own in schema.object_properties.items() if _is_choice(own)},
+        }
         self._zones = {name: np.array(corners) for name, corners in zones.items()}
         self._letters_px = max(11, round(min(size_wh) / 36))
         self._line_px = max(1, round(min(size_wh) / 300))
@@ -178,11 +184,17 @@ class Painter:
     def _verdict(self, record: FrameRecord, detection: DetectionRecord | None = None) -> str:
         """The verdicts about a frame or a detection, each with the model's confidence in it where that is known."""
         fields = record.fields if detection is None else detection.fields
-        shown: dict[str, str] = {}
-        for name, value in self._choices(fields, "frame" if detection is None else "object").items():
-            sure = record.confidence_of(name, detection=None if detection is None else detection.id)
-            shown.setdefault(str(value), str(value) if sure is None else f"{value} {sure:.0%}")
-        return ", ".join(shown.values())
+        named = self._verdicts["frame" if detection is None else "object"]
+        own = {name: value for name, value in (fields or {}).items() if name in named and not isinstance(value, _PARTS)}
+        of = None if detection is None else detection.id
+        # Where the model had no choice left and says once more what it has said, that is told once.
+        open_ones = [value for name, value in own.items() if record.had_choice(name, detection=of)]
+        told = {
+            name: value
+            for name, value in own.items()
+            if record.had_choice(name, detection=of) or not any(same(value, other) for other in open_ones)
+        }
+        return ", ".join(_told(told, {name: record.confidence_of(name, detection=of) for name in told}))
 
     def _colour(self, fields: Fields | None, scope: Scope) -> _Colour:
         chosen = self._choices(fields, scope)
@@ -210,6 +222,28 @@ def headline(record: FrameRecord, verdict: str) -> str:
         return f"{verdict}   ({vlm.age_s:.1f} s old)"
     why = [vlm.reason] if vlm.status == "skipped" and vlm.reason else [vlm.status, vlm.reason]
     return f"no answer: {', '.join(word for word in why if word)}"
+
+
+def _is_choice(schema: object) -> bool:
+    """Whether a field holds one of some values, a boolean included."""
+    if not isinstance(schema, dict):
+        return False
+    kinds = schema.get("type")
+    if "enum" in schema or kinds == "boolean" or (isinstance(kinds, list) and "boolean" in kinds):
+        return True
+    branches = [branch for key in ("allOf", "anyOf", "oneOf") for branch in schema.get(key, ())]
+    return any(_is_choice(branch) or (isinstance(branch, dict) and "const" in branch) for branch in branches)
+
+
+def _told(values: Fields, sure: Mapping[str, float | None]) -> Iterator[str]:
+    """Each verdict in words: text as it stands where no other field says the same, all else behind the field's name."""
+    for name, value in values.items():
+        alike = any(other != name and same(values[other], value) for other in values)
+        if isinstance(value, str):
+            words = [name, value] if alike else [value]
+        else:
+            words = [name, _YES_NO[value] if isinstance(value, bool) else choice_name(value)]
+        yield " ".join([*words, *([] if sure[name] is None else [f"{sure[name]:.0%}"])])
 
 
 def _free_top(wanted: _Area, taken: Sequence[_Area]) -> int:

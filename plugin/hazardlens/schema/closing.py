@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, TypeAlias
 
 from hazardlens.errors import SchemaError
@@ -56,6 +57,12 @@ class Following(Protocol):
     def choices_ahead(self, place: int) -> Choices:
         """The choices of two values or more that fixed text leads to, with the text to write for each."""
 
+    def choices_entered(self, place: int, text: bytes) -> Choices:
+        """The choices of two values or more that `text` begins, with the text to write for each, from `place`."""
+
+    def endings(self, place: int, value: bytes) -> tuple[bytes | None, ...]:
+        """Fixed texts one of which shows that `value`, written from `place`, goes on no further; None for the end."""
+
     def is_free(self, place: int) -> bool:
         """Whether something else than fixed text and the values of choices may follow."""
 
@@ -66,7 +73,9 @@ class _Node:
     steps: dict[int, int] = field(default_factory=dict)
     closing: tuple[int, ...] | None = None
     is_fixed: bool = False
+    begins_choice: bool = False
     need: Need | None = None
+    begun: Choices | None = None
     ahead: Choices | None = None
 
 
@@ -115,18 +124,71 @@ class Closing:
         """
         node = self._nodes[place]
         if node.ahead is None:
-            node.ahead = self._look_ahead(place)
+            fixed, place = self._fixed(place)
+            found = self._begun(place)
+            node.ahead = {p: {value: fixed + rest for value, rest in rests.items()} for p, rests in found.items()}
         return node.ahead
 
-    def _look_ahead(self, place: int) -> Choices:
-        fixed = b""
-        while True:
-            found = {pointer: rests for pointer, rests in self.choices(place).items() if len(rests) > 1}
+    def choices_entered(self, place: int, text: bytes) -> Choices:
+        """The choices of two values or more that `text` begins, with the text to write for each, from `place`."""
+        found: Choices = {}
+        for at, byte in enumerate(text):
+            node = self._nodes[place]
+            if node.begins_choice:
+                for pointer, rests in self._begun(place).items():
+                    found[pointer] = {value: text[:at] + rest for value, rest in rests.items()}
+            place = node.steps.get(byte) or self.follow(place, bytes([byte]))
+        return found
+
+    def endings(self, place: int, value: bytes) -> tuple[bytes | None, ...]:
+        """Fixed texts one of which shows that `value`, written from `place`, goes on no further; None for the end.
+
+        A quote shows it by itself; a number or a label may begin another.
+        """
+        place = self.follow(place, value)
+        states = self._nodes[place].states
+        if End() in states:
+            return (None,)
+        if value.endswith(b'"'):
+            return (b"",)
+        texts = (state.text[state.at :] for state in states if isinstance(state, Fixed) and state.choice == NO_CHOICE)
+        return tuple(text + self._fixed(self.follow(place, text))[0] for text in dict.fromkeys(texts))
+
+    def _fixed(self, place: int) -> tuple[bytes, int]:
+        """The fixed text from `place` to the next choice or other parting of ways, and the place that it leads to."""
+        fixed = bytearray()
+        while not self._begun(place):
             following = {state.text[state.at] for state in self._nodes[place].states if isinstance(state, Fixed)}
             if len(following) != 1 or self.is_free(place) or End() in self._nodes[place].states:
-                return {p: {value: fixed + rest for value, rest in rests.items()} for p, rests in found.items()}
-            byte = bytes(following)
-            fixed, place = fixed + byte, self.follow(place, byte)
+                break
+            fixed += bytes(following)
+            place = self.follow(place, bytes(following))
+        return bytes(fixed), place
+
+    def _begun(self, place: int) -> Choices:
+        """The choices of two values or more that begin at `place` and share it with nothing free."""
+        node = self._nodes[place]
+        if node.begun is None:
+            node.begun = self._beginning(place) if node.begins_choice and not self.is_free(place) else {}
+        return node.begun
+
+    def _beginning(self, place: int) -> Choices:
+        found = {pointer: rests for pointer, rests in self.choices(place).items() if len(rests) > 1}
+        if all(isinstance(state, Fixed) and state.choice != NO_CHOICE for state in self._nodes[place].states):
+            return found
+        return {
+            pointer: rests
+            for pointer, rests in found.items()
+            if not any(map(partial(self._leads_free, place), rests.values()))
+        }
+
+    def _leads_free(self, place: int, value: bytes) -> bool:
+        """Whether something free could be written as well on the way through a value."""
+        for at in range(len(value) - 1):
+            place = self.follow(place, value[at : at + 1])
+            if self.is_free(place):
+                return True
+        return False
 
     def choices(self, place: int) -> Choices:
         """The values of each choice that is being made at `place`, with what is left to write of each.
@@ -150,7 +212,8 @@ class Closing:
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._nodes)
-            self._nodes.append(_Node(ordered))
+            begins = any(isinstance(state, Fixed) and state.choice != NO_CHOICE and not state.at for state in ordered)
+            self._nodes.append(_Node(ordered, begins_choice=begins))
         return number
 
     def _need(self, place: int) -> Need:

@@ -119,7 +119,7 @@ class Places:
     def name(self, state: Fixed) -> str:
         """The value that is being written, as a key."""
         text = state.text.decode()
-        return text if isinstance(self.shapes[state.choice], Words) else choice_name(json.loads(text))
+        return choice_name(text if isinstance(self.shapes[state.choice], Words) else json.loads(text))
 
     def pointer(self, state: Fixed) -> str:
         """JSON pointer of the place in the fields where a choice stands."""

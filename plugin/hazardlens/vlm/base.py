@@ -92,7 +92,7 @@ class Reply:
             answer), or `skipped` (not asked, because a limit is spent).
         reason: Why the reply is not complete, or why it was found to be invalid already, or None.
         input_tokens: Tokens of prompt and pictures over all tries, or None where unknown.
-        output_tokens: Tokens of the answer over all tries, or None where unknown.
+        output_tokens: Tokens that it wrote over all tries, what it reasoned included, or None where unknown.
         model_steps: Forward passes of the model that the answer took, or None where unknown.
         extra_passes: Forward passes beyond those, for the model's exact probabilities.
         confidence: How sure the model was of its verdicts, by their JSON pointers in the answer, or None where unknown.

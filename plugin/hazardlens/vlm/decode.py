@@ -7,6 +7,7 @@ come from llguidance, in the tokenizer's own canonical form.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ import torch
 from transformers import GenerationConfig, LogitsProcessorList, PreTrainedModel, StoppingCriteriaList
 
 from hazardlens.errors import ConstraintError
-from hazardlens.vlm.mask import MaskSession
+from hazardlens.vlm.session import MaskSession
 
 _NOT_SET = (None, False)
 _OTHER_MODES: dict[str, tuple[object, ...]] = {
@@ -29,6 +30,8 @@ _OTHER_MODES: dict[str, tuple[object, ...]] = {
     "guidance_scale": (None, 1),
 }
 """Settings of transformers' `generate` under which tokens are chosen otherwise, and their values where they are off."""
+_OTHER_CACHE = "paged"
+"""Cache of transformers' continuous batching, which has a loop of its own."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -87,6 +90,11 @@ class Decoding:
     def before(self) -> list[int]:
         """Tokens between the prompt and the answer."""
         return [*self.reasoning.tokens, *self.reasoning.separator] if self.reasoning else []
+
+    @property
+    def generated(self) -> int:
+        """Tokens so far, those of the free stretch included."""
+        return len(self.tokens) + (len(self.reasoning.tokens) if self.reasoning else 0)
 
     @property
     def room(self) -> int:
@@ -154,22 +162,34 @@ class Decoding:
         """The token to write next, by `scores`, shape (1, vocabulary), or what ends free text where room runs out.
 
         A token after which the answer could not be completed any more is replaced: by the text that comes next on the
-        shortest way to the end where there is no verdict to give, else by the next token that is drawn.
+        shortest way to the end where there is no verdict to give, else by the next token that is drawn; once none is
+        left of those that top-k or top-p chose, by any that the mask allows.
 
         Raises:
             ConstraintError: If no token is left to choose.
         """
-        while torch.isfinite(scores.max()):
+        taken, are_refused = self._drawn(scores, sample=sample)
+        if are_refused and not taken:
+            taken, _ = self._drawn(self.session.possible(), sample=sample)
+        if not taken:
+            raise ConstraintError(f"no token is left that completes the answer within {self.max_new_tokens} tokens")
+        return taken
+
+    def _drawn(self, scores: torch.Tensor, *, sample: bool) -> tuple[list[int], bool]:
+        """What to write next, nothing where nothing fits, and whether the budget refused a token."""
+        are_refused = False
+        while math.isfinite(float(scores.max())):
             token = _choose(scores, self.generator, sample=sample)
-            if self.fits([token]):
-                self.session.weigh(scores[0])
-                return [token]
-            self._note_cut()
-            run = self.session.run()
-            if run:
-                return run
+            taken = [token]
+            if not self.fits(taken):
+                are_refused = True
+                self._note_cut()
+                taken = self.session.run()
+            if taken:
+                self.session.weigh(scores[0], taken, self.fits)
+                return taken, are_refused
             scores[0, token] = -torch.inf
-        raise ConstraintError(f"no token is left that completes the answer within {self.max_new_tokens} tokens")
+        return [], are_refused
 
     def check_time(self) -> None:
         """Raise TimeoutError once the deadline has passed or the answer is no longer wanted."""
@@ -233,6 +253,8 @@ def _check_mode(input_ids: torch.Tensor, config: GenerationConfig) -> None:
     """Refuse what would leave the mask behind: several rows, or tokens that the loop does not choose one by one."""
     asked = {name: getattr(config, name, None) for name in _OTHER_MODES}
     wrong = [f"{name}={value}" for name, value in asked.items() if value not in _OTHER_MODES[name]]
+    if config.cache_implementation == _OTHER_CACHE:
+        wrong.append(f"cache_implementation={_OTHER_CACHE}")
     if input_ids.shape[0] != 1:
         wrong.insert(0, f"{input_ids.shape[0]} rows")
     if wrong:

@@ -1,7 +1,8 @@
 """The model's own probability of each value of a choice, by a pass over all of them, in place of the masked process.
 
 Masking renormalises token by token, so a value that begins like many others fares otherwise than in the model's own
-distribution. Here each value is written out as the tokenizer writes it, and the whole of it is scored.
+distribution. Here each value is written out as the tokenizer writes it, and the whole of it is scored, up to what shows
+that it goes on no further: a quote, the text that follows, or a token that ends the answer.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from transformers import PreTrainedModel
 
 
 def exact_choices(
-    model: PreTrainedModel, inputs: Mapping[str, Any], before: Sequence[int], values: Mapping[str, Sequence[int]]
+    model: PreTrainedModel,
+    inputs: Mapping[str, Any],
+    before: Sequence[int],
+    values: Mapping[str, Sequence[Sequence[int]]],
 ) -> dict[str, float]:
     """The probability of each value, given the prompt, the answer so far, and that it is one of them; one pass.
 
@@ -22,17 +26,17 @@ def exact_choices(
         model: The model.
         inputs: Its inputs for the prompt, of one row.
         before: Tokens of the answer before the choice.
-        values: Tokens of each value, one at least.
+        values: Of each value, the tokens of each way to write it, one at least; their probabilities are added.
     """
-    rows = [[*before, *tokens] for tokens in values.values()]
-    batch = _repeated(inputs, rows)
+    ways = [tokens for own in values.values() for tokens in own]
+    batch = _repeated(inputs, [[*before, *tokens] for tokens in ways])
     with torch.inference_mode():
         logits = model(**batch, use_cache=False).logits.float()
     start = int(inputs["input_ids"].shape[-1]) + len(before)
-    scores = [
-        _score(own[start - 1 : start - 1 + len(tokens)], tokens)
-        for own, tokens in zip(logits, values.values(), strict=True)
-    ]
+    of_ways = iter(
+        [_score(own[start - 1 : start - 1 + len(tokens)], tokens) for own, tokens in zip(logits, ways, strict=True)]
+    )
+    scores = [torch.stack([next(of_ways) for _ in own]).logsumexp(dim=0) for own in values.values()]
     return dict(zip(values, torch.stack(scores).softmax(dim=0).tolist(), strict=True))
 
 

@@ -141,11 +141,12 @@ class LocalVlm(Vlm):
         with self._lock:
             inputs = self.inputs(shown)
             deadline = None if self._timeout_s is None else time.monotonic() + self._timeout_s
-            steps = 0
+            steps = tokens = 0
             for attempt in range(1, self._answer_tries + 1):
                 decoding = self._decoding_of(question, attempt, deadline, stop)
                 self.decode(inputs, decoding, sampling=self._sampling if attempt == 1 else self._retrying)
                 steps += decoding.model_steps
+                tokens += decoding.generated
                 text = self._masks.text(decoding.tokens)
                 if question.schema.takes(text):
                     break
@@ -155,7 +156,7 @@ class LocalVlm(Vlm):
                 extra_passes=len(confidence) if self._exact_confidence else 0,
                 confidence=confidence,
                 input_tokens=int(inputs["input_ids"].shape[-1]),
-                output_tokens=len(decoding.tokens),
+                output_tokens=tokens,
                 model_steps=steps,
                 reasoning=self._kept(decoding),
                 attempts=attempt,
@@ -189,8 +190,7 @@ class LocalVlm(Vlm):
             return made
         for pointer, own in made.items():
             decoding.check_time()
-            written, rests = verdicts.begun[pointer]
-            values = {value: self._masks.write(rest) for value, rest in rests.items()}
+            written, values = decoding.session.spellings(pointer)
             before = [*decoding.before, *decoding.tokens[:written]]
             exact = exact_choices(self._model, inputs, before, values)
             made[pointer] = replace(own, exact=exact)

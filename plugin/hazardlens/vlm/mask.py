@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
@@ -14,117 +15,12 @@ from transformers import LogitsProcessor, PreTrainedTokenizerFast
 from hazardlens.errors import ConstraintError, SchemaError, WeightsError
 from hazardlens.schema import GroundedSchema
 from hazardlens.schema.closing import Following
-from hazardlens.vlm.confidence import Verdicts
+from hazardlens.vlm.session import MaskSession, written
 
 _COMPILED_AT_MOST = 64
-_PLACES_AT_MOST = 50_000
-_NO_TEXT = b"\xff"
-"""Stands for the end of an answer; no text holds this byte."""
-
-
-class MaskSession:
-    """The mask of one answer: allowed tokens, forced tokens, what is still needed, and whether the answer is complete.
-
-    Args:
-        matcher: A fresh matcher, owned by this session alone.
-        closing: What an answer of this schema needs from each of its places.
-        words: The tokenizer.
-        ends: Tokens that end an answer.
-
-    Attributes:
-        verdicts: How sure the model is of each choice that it made so far.
-    """
-
-    def __init__(self, matcher: LLMatcher, closing: Following, words: LLTokenizer, ends: frozenset[int]) -> None:
-        self._ends = ends
-        self.verdicts = Verdicts()
-        self._matcher = matcher
-        self._closing = closing
-        self._words = words
-        self._place = closing.start
-
-    @property
-    def finished(self) -> bool:
-        """Whether the answer is complete and nothing may follow."""
-        return bool(self._matcher.is_stopped())
-
-    @property
-    def may_end(self) -> bool:
-        """Whether the answer is complete as it stands, though more may follow."""
-        return bool(self._matcher.is_accepting())
-
-    def without_end(self, tokens: list[int]) -> list[int]:
-        """`tokens` without those that end an answer."""
-        return [token for token in tokens if token not in self._ends]
-
-    @property
-    def need(self) -> int:
-        """Tokens that complete the answer from here, whatever verdicts the model gives."""
-        return self._closing.need(self._place).tokens
-
-    def need_after(self, tokens: Sequence[int]) -> int:
-        """The same once `tokens` are written."""
-        return self._closing.need(self._after(tokens)).tokens
-
-    def consume(self, tokens: Sequence[int]) -> None:
-        """Advance by `tokens`.
-
-        Raises:
-            ConstraintError: If one of them is not allowed.
-        """
-        if not self._matcher.consume_tokens(list(tokens)):
-            raise ConstraintError(f"the mask does not admit tokens {list(tokens)}: {self._matcher.get_error()}")
-        self._place = self._after(tokens)
-        for token in tokens:
-            self.verdicts.advance(token, self._piece(token))
-
-    @property
-    def is_deciding(self) -> bool:
-        """Whether the next token may give a value to a choice."""
-        if self._closing.is_free(self._place):
-            return False
-        return self.verdicts.is_waiting or bool(self._closing.choices_ahead(self._place))
-
-    def weigh(self, scores: torch.Tensor) -> None:
-        """Note how sure the model is of the choice at hand, if there is one, before its token is consumed.
-
-        Args:
-            scores: What the token is drawn by, shape (vocabulary,), minus infinity where it is not possible.
-        """
-        if self.is_deciding:
-            tokens = torch.isfinite(scores).nonzero()[:, 0].tolist()
-            pieces = {token: self._piece(token) for token in tokens}
-            self.verdicts.weigh(self._closing.choices_ahead(self._place), scores, pieces)
-
-    def forced(self) -> list[int]:
-        """The tokens that the grammar leaves no choice about, canonically tokenised."""
-        tokens: list[int] = self._matcher.compute_ff_tokens()
-        return tokens
-
-    def run(self) -> list[int]:
-        """The tokens of the text that comes next on the shortest way to the end; none where there is a choice."""
-        return _written(self._words, self._closing.need(self._place).run)
-
-    def allowed(self) -> torch.Tensor:
-        """Which tokens may come next, shape (vocabulary,), bool.
-
-        Raises:
-            ConstraintError: If the matcher failed; it would then mask everything but the end.
-        """
-        bias = self._matcher.compute_logit_bias()
-        if self._matcher.is_error():
-            raise ConstraintError(f"the mask failed: {self._matcher.get_error()}")
-        return torch.frombuffer(bytearray(bias), dtype=torch.uint8) != 0
-
-    def _piece(self, token: int) -> bytes:
-        return _NO_TEXT if token in self._ends else self._words.decode_bytes([token])
-
-    def _after(self, tokens: Sequence[int]) -> int:
-        text = self._words.decode_bytes(self.without_end(list(tokens)))
-        place = self._closing.follow(self._place, text)
-        if not place:
-            raise ConstraintError(f"{text!r} was let through by the mask and is not of the schema's shape")
-        return place
+_PLACES_KEPT = 1_000_000
+"""Places of all compiled shapes together; each takes about a kilobyte."""
+_PLACES_OF_ENDLESS = 50_000
 
 
 class MaskProcessor(LogitsProcessor):  # type: ignore[misc]  # transformers is not typed
@@ -153,10 +49,10 @@ class MaskProcessor(LogitsProcessor):  # type: ignore[misc]  # transformers is n
         if scores.shape != (1, len(allowed)):
             raise ConstraintError(f"logits: expected shape (1, {len(allowed)}), got {tuple(scores.shape)}")
         masked = scores.masked_fill(~allowed, -torch.inf)
-        if not torch.isfinite(masked.max()):
+        if not math.isfinite(float(masked.max())):
             raise ConstraintError("the model gave no finite logit to any token that the mask allows")
-        if freely is None and self._session.is_deciding:
-            self._session.verdicts.mask_mass = float((masked.logsumexp(-1) - scores.logsumexp(-1)).exp())
+        if freely is None:
+            self._session.look(scores, allowed)
         return masked
 
 
@@ -212,17 +108,20 @@ class MaskFactory:
 
     def _ready(self, schema: GroundedSchema) -> tuple[LLMatcher, Following]:
         if schema.key not in self._compiled:
-            closing = schema.closing(self.count_tokens)
-            self._compiled[schema.key] = self._compile(schema), closing
-            if len(self._compiled) > _COMPILED_AT_MOST:
-                self._compiled.popitem(last=False)
+            self._compiled[schema.key] = self._compile(schema), schema.closing(self.count_tokens)
         self._compiled.move_to_end(schema.key)
+        while len(self._compiled) > 1 and self._is_too_much():
+            self._compiled.popitem(last=False)
         matcher, closing = self._compiled[schema.key]
-        if closing.size > _PLACES_AT_MOST:
+        if schema.longest_bytes is None and closing.size > _PLACES_OF_ENDLESS:
             # Answers that may nest or go on without end have places without end.
             closing = schema.closing(self.count_tokens)
             self._compiled[schema.key] = matcher, closing
         return matcher, closing
+
+    def _is_too_much(self) -> bool:
+        places = sum(closing.size for _, closing in self._compiled.values())
+        return len(self._compiled) > _COMPILED_AT_MOST or places > _PLACES_KEPT
 
     def _compile(self, schema: GroundedSchema) -> LLMatcher:
         matcher = LLMatcher(self._tokenizer, schema.grammar(), log_level=0)
@@ -234,7 +133,7 @@ class MaskFactory:
 
     def write(self, text: bytes) -> list[int]:
         """The tokens of `text`."""
-        return _written(self._tokenizer, text)
+        return written(self._tokenizer, text)
 
     def text(self, tokens: Sequence[int]) -> str:
         """The text of `tokens`; bytes of a character that was cut are replaced."""
@@ -243,12 +142,4 @@ class MaskFactory:
 
     def count_tokens(self, text: str | bytes) -> int:
         """How many tokens `text` is written in."""
-        return len(_written(self._tokenizer, text if isinstance(text, bytes) else text.encode()))
-
-
-def _written(words: LLTokenizer, text: bytes) -> list[int]:
-    """`text` as the tokenizer writes it, or byte by byte where that would be another text."""
-    tokens: list[int] = words.tokenize_bytes(text)
-    if words.decode_bytes(tokens) == text:
-        return tokens
-    return [token for byte in text for token in words.tokenize_bytes(bytes([byte]))]
+        return len(written(self._tokenizer, text if isinstance(text, bytes) else text.encode()))

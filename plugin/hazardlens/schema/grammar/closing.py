@@ -83,6 +83,16 @@ class GrammarClosing:
         del place
         return {}
 
+    def choices_entered(self, place: int, text: bytes) -> Choices:
+        """No choice of a grammar is a field of its own."""
+        del place, text
+        return {}
+
+    def endings(self, place: int, value: bytes) -> tuple[bytes | None, ...]:
+        """No value of a grammar is one of a choice."""
+        del place, value
+        return ()
+
     def is_free(self, place: int) -> bool:
         """Whether no choice is being made at `place`; see `choices_ahead`."""
         return bool(place)
