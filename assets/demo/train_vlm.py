@@ -33,7 +33,7 @@ Image = NDArray[np.uint8]
 EARLY, LATE = TRAINING[:10_000], TRAINING[10_000:18_000]
 """Scenes that the vision tower learns from first, and then; answers are learned from those that it knows less well."""
 TOKENIZER_SCENES = 1_500
-EARLY_STEPS, LATE_STEPS, STEPS = 9_000, 2_800, 4_500
+EARLY_STEPS, LATE_STEPS, STEPS = 9_000, 2_800, 4_000
 """Of the vision tower on either, and then of all else."""
 LATE_RATE = 0.6
 """Share of the usual learning rates with which the tower goes on."""

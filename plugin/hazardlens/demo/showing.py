@@ -92,22 +92,22 @@ def _tell(clip: Clip, console: Console, summary: Summary, folder: VideoFolder) -
 
 def _table(comparison: Comparison) -> Table:
     table = Table(
-        box=box.SIMPLE_HEAD, title="what is true, and what was reported", title_justify="left", pad_edge=False
+        box=box.SIMPLE_HEAD, title="what is true, and after which time it was reported as what", title_justify="left", pad_edge=False
     )
-    for column in ("time", "true hazard", "severity", "reported", "sure", "as"):
-        table.add_column(column, justify="right" if column in ("time", "sure") else "left", no_wrap=True)
+    for column in ("time", "true hazard", "severity", "after", "sure", "as"):
+        table.add_column(column, justify="right" if column in ("time", "after", "sure") else "left", no_wrap=True)
     for row in comparison.rows:
         table.add_row(*_cells(row))
     return table
 
 
 def _cells(row: EventRow) -> tuple[str, ...]:
-    true = f"{row.start_s:.1f} - {row.end_s:.1f} s", row.hazard, row.severity
+    true = f"{row.start_s:.1f}-{row.end_s:.1f} s", row.hazard, row.severity
     if row.after_s is None:
         return *true, "[red]missed[/red]", "", f"said {', '.join(row.instead)}" if row.instead else "not asked"
-    grew = f", then {row.worst_severity}" if row.worst_severity != row.first_severity else ""
+    grew = f" → {row.worst_severity}" if row.worst_severity != row.first_severity else ""
     sure = "" if row.sure is None else f"{row.sure:.0%}"
-    return *true, f"after {row.after_s:.1f} s", sure, f"{row.first_severity}{grew}"
+    return *true, f"{row.after_s:.1f} s", sure, f"{row.first_severity}{grew}"
 
 
 def _calm(comparison: Comparison) -> str:
