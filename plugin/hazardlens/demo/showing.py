@@ -92,7 +92,10 @@ def _tell(clip: Clip, console: Console, summary: Summary, folder: VideoFolder) -
 
 def _table(comparison: Comparison) -> Table:
     table = Table(
-        box=box.SIMPLE_HEAD, title="what is true, and after which time it was reported as what", title_justify="left", pad_edge=False
+        box=box.SIMPLE_HEAD,
+        title="what is true, and after which time it was reported as what",
+        title_justify="left",
+        pad_edge=False,
     )
     for column in ("time", "true hazard", "severity", "after", "sure", "as"):
         table.add_column(column, justify="right" if column in ("time", "after", "sure") else "left", no_wrap=True)
