@@ -134,8 +134,6 @@ def test_closing_stops_the_answer_under_way_and_leaves_no_thread() -> None:
     assert first.cancelled()
     assert second.cancelled()
     assert lane.ask(question(2)).cancelled()
-    for thread in lane._makers:
-        thread.join(10)
     assert threading.active_count() == before
 
 
@@ -286,9 +284,7 @@ def test_closing_while_pictures_are_made_ready_cancels_the_questions_and_ends_th
     go_on.set()
     lane.close()
     assert all(future.cancelled() for future in futures)
-    for thread in (*lane._makers, *lane._workers):
-        thread.join(10)
-        assert not thread.is_alive()
+    assert not any(thread.is_alive() for thread in (*lane._makers, *lane._workers))
 
 
 @pytest.mark.parametrize("end", ["timeout", "error", "skipped"])

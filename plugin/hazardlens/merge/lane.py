@@ -102,8 +102,8 @@ class Lane:
         """Stop, and give the VLM a moment to do so."""
         self.end()
         waits_until = time.monotonic() + _CLOSE_WAITS_S
-        for worker in self._workers:
-            worker.join(max(0.0, waits_until - time.monotonic()))
+        for thread in (*self._workers, *self._makers):
+            thread.join(max(0.0, waits_until - time.monotonic()))
         if any(worker.is_alive() for worker in self._workers):
             _log.warning("%s does not stop; its last answer is not waited for", self._vlm.name)
 
