@@ -57,9 +57,9 @@ def test_several_videos_in_one_call_one_of_them_bad(models: list[object], tmp_pa
     ("schema", "field", "form"),
     [
         ("own.lark", "text", "[0-9]{1,3}: (fire|none)"),
-        ("own.gbnf", "text", "[0-9]{1,3}; (fire|none)"),
+        pytest.param("own.gbnf", "text", "[0-9]{1,3}; (fire|none)", marks=pytest.mark.full),
         ('{"regex": "[A-C]{1,2}-[0-9]{1,3}"}', "text", "[A-C]{1,2}-[0-9]{1,3}"),
-        ('{"choices": ["none", "smoke", "fire"]}', "label", "none|smoke|fire"),
+        pytest.param('{"choices": ["none", "smoke", "fire"]}', "label", "none|smoke|fire", marks=pytest.mark.full),
     ],
 )
 def test_a_constraint_of_any_kind_goes_from_the_command_line_into_the_records(

@@ -28,6 +28,7 @@ def place(tmp_path: Path, sighted: Callable[[str], Path], monkeypatch: pytest.Mo
     return tmp_path
 
 
+@pytest.mark.full
 def test_every_example_runs_one_after_the_other(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, object] = {}
     said = []

@@ -19,10 +19,12 @@ SCHEMA = {"type": "object", "properties": {"hazard": {"enum": ["none", "fire"]}}
         ({}, [], None),
         ({"reasoning_tokens": 7, "keep_reasoning": True}, [], 7),
         ({"reasoning_tokens": 7}, [], None),
-        ({"reasoning_tokens": 7}, ["vlm.keep_reasoning=true"], 7),
+        pytest.param({"reasoning_tokens": 7}, ["vlm.keep_reasoning=true"], 7, marks=pytest.mark.full),
         ({"reasoning_tokens": 30, "keep_reasoning": True}, ["vlm.reasoning_tokens=5"], 5),
-        ({}, ["vlm.reasoning_tokens=7", "vlm.keep_reasoning=true"], 7),
-        ({"reasoning_tokens": 7, "keep_reasoning": True}, ["vlm.reasoning_tokens=0"], None),
+        pytest.param({}, ["vlm.reasoning_tokens=7", "vlm.keep_reasoning=true"], 7, marks=pytest.mark.full),
+        pytest.param(
+            {"reasoning_tokens": 7, "keep_reasoning": True}, ["vlm.reasoning_tokens=0"], None, marks=pytest.mark.full
+        ),
     ],
 )
 def test_reasoning_goes_from_file_and_command_line_to_the_record(

@@ -230,6 +230,7 @@ print(said)
 """
 
 
+@pytest.mark.full
 def test_nothing_changes_without_asserts() -> None:
     run = [sys.executable, "-O", "-W", "ignore", "-c", OPTIMISED]
     done = subprocess.run(run, capture_output=True, text=True, timeout=240, check=False)
