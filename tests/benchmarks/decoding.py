@@ -3,15 +3,19 @@
     python -m tests.benchmarks.decoding [--model smollm2 | demo-vlm] [--pairs 15]
 
 Prints model steps per output token, wall time against `transformers.generate` unconstrained, with outlines and with
-xgrammar (`pip install outlines xgrammar`), and the share of a step that mask, sampling and bookkeeping take.
+xgrammar (`pip install outlines xgrammar`), and the share of a step that mask, sampling and bookkeeping take: for the
+first answer about a camera, and for one behind an answer with another note and another verdict of one object. With the
+demo's VLM, also the steps per token over all questions about the bundled clip, with and without drafts.
 """
 
 import argparse
+import functools
 import importlib.util
 import json
 import statistics
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +30,14 @@ from transformers import (
     PreTrainedModel,
 )
 
+from hazardlens.parts import assemble
+from hazardlens.pipeline import Pipeline
+from hazardlens.resources import data_path
 from hazardlens.schema import ITEM_SEPARATOR, KEY_SEPARATOR, FieldSchema
-from hazardlens.vlm.base import Shown
+from hazardlens.video import VideoRun
+from hazardlens.vlm.base import Question, Reply, Shown, View
 from hazardlens.vlm.decode import Decoding, jump_forward
+from hazardlens.vlm.draft import Draft
 from hazardlens.vlm.local import LocalVlm
 from hazardlens.vlm.mask import MaskFactory, MaskProcessor
 from hazardlens.vlm.session import MaskSession
@@ -41,8 +50,10 @@ VERDICTS = [
     ("vehicle_proximity", "high"),
     ("person_down", "critical"),
 ]
+EARLIER = [*VERDICTS[:3], ("none", "none"), VERDICTS[4]]
 NOTE_TOKENS = 12
 SENTENCE = "A worker by the truck wears no helmet while the other one waits."
+EARLIER_SENTENCE = "Someone lies on the floor beside the gate and a truck comes near."
 PROMPT = "What is the hazard? " * 20
 
 
@@ -85,6 +96,7 @@ class Bench:
         self.schema = FieldSchema.load("hazard").ground(len(VERDICTS))
         self.prompt_length = int(inputs["input_ids"].shape[-1])
         self.tokens = words.encode(self.text(), add_special_tokens=False)
+        self.earlier = words.encode(self.text(EARLIER_SENTENCE, EARLIER), add_special_tokens=False)
         self.steps_s: list[float] = []
         model.register_forward_pre_hook(lambda *_: self.steps_s.append(-time.perf_counter()))
         model.register_forward_hook(self._end_step)
@@ -92,20 +104,21 @@ class Bench:
     def _end_step(self, *_: object) -> None:
         self.steps_s[-1] += time.perf_counter()
 
-    def text(self) -> str:
+    def text(self, sentence: str = SENTENCE, verdicts: Sequence[tuple[str, str]] = VERDICTS) -> str:
         """The answer: a note of `NOTE_TOKENS` tokens and mixed verdicts."""
-        note = self.words.decode(self.words.encode(SENTENCE, add_special_tokens=False)[:NOTE_TOKENS])
-        detections = [{"id": i, "hazard": hazard, "severity": rank} for i, (hazard, rank) in enumerate(VERDICTS)]
+        note = self.words.decode(self.words.encode(sentence, add_special_tokens=False)[:NOTE_TOKENS])
+        detections = [{"id": i, "hazard": hazard, "severity": rank} for i, (hazard, rank) in enumerate(verdicts)]
         answer = {"notes": note, "hazard": "person_down", "severity": "critical", "detections": detections}
         return json.dumps(answer, separators=(ITEM_SEPARATOR, KEY_SEPARATOR))
 
-    def jump_forward(self) -> Decoding:
-        """The product's own loop."""
+    def jump_forward(self, *, is_first: bool = True) -> Decoding:
+        """The product's own loop, for a first answer or for one behind another."""
         decoding = Decoding(
             session=self.masks.session(self.schema),
             generator=torch.Generator(),
             max_new_tokens=self.schema.longest_bytes,
             is_bounded=False,
+            draft=None if is_first else Draft(self.earlier, most=32),
         )
         self._generate(MaskProcessor(decoding.session), custom_generate=jump_forward, decoding=decoding)
         return decoding
@@ -159,12 +172,12 @@ class Bench:
 
     def check(self, theirs: Callable[[], list[int]]) -> None:
         """All must give the same text, the replayed one."""
-        decoding = self.jump_forward()
-        texts = {self.words.decode(decoding.tokens), self.words.decode(theirs()), self.text()}
-        if len(texts) != 1 or not decoding.complete:
+        ours = [self.jump_forward(is_first=is_first) for is_first in (True, False)]
+        texts = {*(self.words.decode(one.tokens) for one in ours), self.words.decode(theirs()), self.text()}
+        if len(texts) != 1 or not all(one.complete for one in ours):
             raise RuntimeError(f"the texts differ: {texts}")
 
-    def overhead(self) -> float:
+    def overhead(self, *, is_first: bool) -> float:
         """What the loop does beside the model's steps, over the steps; prompt and first step are left out of both."""
         self.steps_s.clear()
         marks: list[float] = []
@@ -177,7 +190,7 @@ class Bench:
 
         self.model._prefill = timed
         try:
-            self.jump_forward()
+            self.jump_forward(is_first=is_first)
         finally:
             del self.model._prefill
         loop = time.perf_counter() - marks[0]
@@ -204,6 +217,30 @@ def smollm2() -> Bench:
     return Bench(model, words, dict(words(PROMPT, return_tensors="pt")))
 
 
+class Counted(LocalVlm):
+    """Counts passes and tokens of all its answers."""
+
+    steps = tokens = 0
+
+    def ask(self, question: Question, shown: Shown, stop: threading.Event) -> Reply:
+        """Answer, and count."""
+        reply = super().ask(question, shown, stop)
+        self.steps, self.tokens = self.steps + (reply.model_steps or 0), self.tokens + (reply.output_tokens or 0)
+        return reply
+
+
+def steps_on_the_clip(draft_tokens: int) -> float:
+    """Passes per token over all questions about the bundled clip."""
+    settings = Pipeline.load("demo").vlm
+    assert settings is not None
+    view = View(longest_side_px=settings.longest_side_px, crops_px=settings.crops_px, describe_fields=False)
+    vlm = Counted("demo-vlm", device="cpu", view=view, draft_tokens=draft_tokens)
+    with VideoRun(assemble("demo", vlm=vlm), data_path("assets", "demo/site.mp4")) as run:
+        for _ in run:
+            pass
+    return vlm.steps / vlm.tokens
+
+
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -211,16 +248,21 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=15)
     options = parser.parse_args()
     bench = demo_vlm() if options.model == "demo-vlm" else smollm2()
-    decoding = bench.jump_forward()
     print(f"output tokens: {len(bench.tokens)}")
-    print(f"model steps per output token: {decoding.model_steps / len(decoding.tokens):.3f}")
     rivals = {"unconstrained": bench.unconstrained, "outlines": bench.outlines(), "xgrammar": bench.xgrammar()}
-    for name, rival in rivals.items():
+    for rival in rivals.values():
         bench.check(rival)
-        walls = ratios(rival, bench.jump_forward, pairs=options.pairs)
-        print(f"times as fast as transformers.generate, {name}: {spread(walls)}")
-    shares = [bench.overhead() for _ in range(options.pairs)]
-    print(f"mask, sampling and bookkeeping over a step of the model: {statistics.median(shares):.4f}")
+    for what, is_first in (("a first answer", True), ("an answer behind another", False)):
+        ours = functools.partial(bench.jump_forward, is_first=is_first)
+        print(f"{what}: {ours().model_steps / len(bench.tokens):.3f} model steps per output token")
+        for name, rival in rivals.items():
+            walls = ratios(rival, ours, pairs=options.pairs)
+            print(f"{what}: times as fast as transformers.generate, {name}: {spread(walls)}", flush=True)
+        shares = [bench.overhead(is_first=is_first) for _ in range(options.pairs)]
+        print(f"{what}: mask, sampling and bookkeeping over a step of the model: {statistics.median(shares):.4f}")
+    if options.model == "demo-vlm":
+        with_drafts, without = steps_on_the_clip(32), steps_on_the_clip(0)
+        print(f"model steps per output token on the clip: {with_drafts:.3f}, without drafts {without:.3f}")
 
 
 if __name__ == "__main__":

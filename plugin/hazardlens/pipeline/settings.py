@@ -60,6 +60,7 @@ class VlmSettings(RemoteSettings):
         answer_tries: Most times to ask where an answer fails what is only checked.
         reasoning_tokens: Tokens of free text ahead of the answer.
         keep_reasoning: Whether that text is in the record.
+        draft_tokens: Most tokens of the last answer about the same source that are tried in one pass of the model.
     """
 
     model: Annotated[str, Field(min_length=1)]
@@ -84,6 +85,7 @@ class VlmSettings(RemoteSettings):
     answer_tries: int = Field(default=3, ge=1, le=20)
     reasoning_tokens: int = Field(default=0, ge=0)
     keep_reasoning: bool = False
+    draft_tokens: int = Field(default=32, ge=0, le=256)
 
     @model_validator(mode="after")
     def _flat(self) -> Self:

@@ -2,11 +2,13 @@
 
 A loop to hand to `transformers`' `generate(custom_generate=...)`, so that each model's own preparation of inputs, cache
 and positions stays in use. The idea is SGLang's compressed finite state machine (Zheng et al., 2024); the forced tokens
-come from llguidance, in the tokenizer's own canonical form.
+come from llguidance, in the tokenizer's own canonical form. Where an earlier answer is at hand, a step tries several
+choices at once (`draft.py`).
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 import time
@@ -15,8 +17,10 @@ from typing import Any
 
 import torch
 from transformers import GenerationConfig, LogitsProcessorList, PreTrainedModel, StoppingCriteriaList
+from transformers.cache_utils import Cache, DynamicLayer
 
 from hazardlens.errors import ConstraintError
+from hazardlens.vlm.draft import Draft
 from hazardlens.vlm.session import MaskSession
 
 _NOT_SET = (None, False)
@@ -67,6 +71,7 @@ class Decoding:
         complete: Whether the answer is whole.
         cut_at: How many tokens were written when the budget first overruled the model or the tokenizer, or None.
         reasoning: The free stretch ahead of the answer, or None; its tokens do not count as the answer's.
+        draft: Gives what the answer may go on with, or None to go on choice by choice.
     """
 
     session: MaskSession
@@ -80,6 +85,7 @@ class Decoding:
     complete: bool = False
     cut_at: int | None = None
     reasoning: Reasoning | None = None
+    draft: Draft | None = None
 
     @property
     def is_reasoning(self) -> bool:
@@ -105,6 +111,12 @@ class Decoding:
     def over(self) -> bool:
         """Whether no further token can come."""
         return not self.is_reasoning and (self.complete or self.session.finished or self.room <= 0)
+
+    def foreseen(self, missed: int) -> list[int]:
+        """What the answer may go on with, now that so many tokens of the last such draft were wrong."""
+        if self.draft is None or self.is_reasoning:
+            return []
+        return self.draft.after(self.tokens, missed=missed)[: self.room]
 
     def fits(self, tokens: list[int]) -> bool:
         """Whether the answer can still be completed within the budget once `tokens` are written."""
@@ -227,6 +239,8 @@ def jump_forward(
         TimeoutError: If the deadline passes.
     """
     _check_mode(input_ids, generation_config)
+    if not _can_forget(model_kwargs["cache"]):
+        decoding.draft = None
     device = input_ids.device
     new = [] if decoding.is_reasoning else decoding.begin()
     ids = _append(input_ids, new)
@@ -234,16 +248,29 @@ def jump_forward(
     decoding.check_time()
     outputs = model._prefill(ids, generation_config, model_kwargs)
     decoding.model_steps += 1
+    ahead, since = list[int](), 0  # what of a draft the model has read beyond `ids`; tokens since its last pass
     while not decoding.over:
-        logits = outputs.logits[:, -1].to(copy=True, dtype=torch.float32, device=device)
+        logits = outputs.logits[:, -1 - len(ahead)].to(copy=True, dtype=torch.float32, device=device)
         scores = logits_processor(ids, logits)
         new = decoding.advance(scores, sample=bool(generation_config.do_sample))
-        ids = _append(ids, new)
+        ids, since = _append(ids, new), since + len(new)
         if decoding.over:
             break
         decoding.check_time()
-        model_kwargs = _extend(model, outputs, model_kwargs, len(new))
-        inputs = model.prepare_inputs_for_generation(ids, next_sequence_length=len(new), **model_kwargs)
+        kept = _alike(new, ahead)
+        ahead = ahead[kept:]
+        if kept == len(new):
+            continue
+        _forget(model_kwargs["cache"], len(ahead))
+        model_kwargs = _extend(model, outputs, model_kwargs, since)
+        ahead, since = decoding.foreseen(len(ahead)), 0
+        inputs = model.prepare_inputs_for_generation(
+            _append(ids, ahead),
+            next_sequence_length=len(new) - kept + len(ahead),
+            **_extend(model, {}, dict(model_kwargs), len(ahead)),
+        )
+        if "logits_to_keep" in inputs:
+            inputs["logits_to_keep"] = 1 + len(ahead)
         outputs = model(**inputs, return_dict=True)
         decoding.model_steps += 1
     return ids
@@ -259,6 +286,22 @@ def _check_mode(input_ids: torch.Tensor, config: GenerationConfig) -> None:
         wrong.insert(0, f"{input_ids.shape[0]} rows")
     if wrong:
         raise ConstraintError(f"masked decoding takes one sequence at a time, token by token, not {', '.join(wrong)}")
+
+
+def _can_forget(cache: Cache) -> bool:
+    """Whether a cache keeps each token by itself; a window that slid on, or a state, cannot go back."""
+    return all(type(layer) is DynamicLayer for layer in cache.layers)
+
+
+def _forget(cache: Cache, count: int) -> None:
+    """Take the last `count` tokens out of a cache."""
+    if count:
+        cache.crop(-count)
+
+
+def _alike(one: list[int], other: list[int]) -> int:
+    """How many of their first tokens are the same."""
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _append(ids: torch.Tensor, tokens: list[int]) -> torch.Tensor:
