@@ -239,7 +239,7 @@ def jump_forward(
         TimeoutError: If the deadline passes.
     """
     _check_mode(input_ids, generation_config)
-    if not _can_forget(model_kwargs["cache"]):
+    if not _can_forget(model_kwargs.get("cache")):
         decoding.draft = None
     device = input_ids.device
     new = [] if decoding.is_reasoning else decoding.begin()
@@ -261,7 +261,8 @@ def jump_forward(
         ahead = ahead[kept:]
         if kept == len(new):
             continue
-        _forget(model_kwargs["cache"], len(ahead))
+        if ahead:
+            model_kwargs["cache"].crop(-len(ahead))
         model_kwargs = _extend(model, outputs, model_kwargs, since)
         ahead, since = decoding.foreseen(len(ahead)), 0
         inputs = model.prepare_inputs_for_generation(
@@ -288,15 +289,9 @@ def _check_mode(input_ids: torch.Tensor, config: GenerationConfig) -> None:
         raise ConstraintError(f"masked decoding takes one sequence at a time, token by token, not {', '.join(wrong)}")
 
 
-def _can_forget(cache: Cache) -> bool:
+def _can_forget(cache: object) -> bool:
     """Whether a cache keeps each token by itself; a window that slid on, or a state, cannot go back."""
-    return all(type(layer) is DynamicLayer for layer in cache.layers)
-
-
-def _forget(cache: Cache, count: int) -> None:
-    """Take the last `count` tokens out of a cache."""
-    if count:
-        cache.crop(-count)
+    return isinstance(cache, Cache) and all(type(layer) is DynamicLayer for layer in cache.layers)
 
 
 def _alike(one: list[int], other: list[int]) -> int:

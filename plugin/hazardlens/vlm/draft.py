@@ -15,7 +15,7 @@ _BEGIN = -1
 """Stands ahead of an answer's first token, so that beginnings are alike as well."""
 _ALIKE = 2
 """So many tokens must have stood there before: a quote alone says little about what follows it."""
-_SOURCES = 64
+_FAR, _SOURCES = 32, 64
 _FIRST, _LEAST = 16, 4
 
 
@@ -48,7 +48,7 @@ class Draft:
         written = [_BEGIN, *tokens]
         places = [k for k, token in enumerate(self._earlier, 1) if token == written[-1]]
         # Of stretches as long, the one that stands about as far from the beginning.
-        found = [(_alike(self._earlier[:k], written), -abs(k - len(written)), k) for k in places]
+        found = [(_alike(self._earlier, k, written), -abs(k - len(written)), k) for k in places]
         alike, _, at = max(found, default=(0, 0, 0))
         draft = self._earlier[at : at + min(self._length, self._most)] if alike >= _ALIKE else []
         self._given = len(draft)
@@ -79,11 +79,7 @@ class Drafts:
             self._last.popitem(last=False)
 
 
-def _alike(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many of their last tokens are the same."""
-    count = 0
-    for a, b in zip(reversed(one), reversed(other), strict=False):
-        if a != b:
-            break
-        count += 1
-    return count
+def _alike(earlier: list[int], end: int, written: list[int]) -> int:
+    """How many of the last tokens before `end` are those that `written` ends with; no more than 32 are looked at."""
+    most = min(end, len(written), _FAR)
+    return next((k for k in range(most) if earlier[end - 1 - k] != written[-1 - k]), most)
