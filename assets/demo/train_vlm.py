@@ -22,7 +22,7 @@ from drawn_site.dataset import read_image, read_scene, write_dataset
 from drawn_site.rules import Truth
 from drawn_site.seeds import TRAINING
 from hazardlens.vlm.prompt import prompt_text
-from site_vlm.answers import Answers, begin_connector, make_lessons
+from site_vlm.answers import Answers, begin, make_lessons
 from site_vlm.architecture import build_model, build_processor, train_tokenizer
 from site_vlm.batches import VERDICTS, squeeze
 from site_vlm.examples import VIEW, make_example, spelled
@@ -33,7 +33,7 @@ Image = NDArray[np.uint8]
 EARLY, LATE = TRAINING[:10_000], TRAINING[10_000:18_000]
 """Scenes that the vision tower learns from first, and then; answers are learned from those that it knows less well."""
 TOKENIZER_SCENES = 1_500
-EARLY_STEPS, LATE_STEPS, STEPS = 9_000, 2_800, 4_000
+EARLY_STEPS, LATE_STEPS, STEPS = 9_000, 2_800, 2_400
 """Of the vision tower on either, and then of all else."""
 LATE_RATE = 0.6
 """Share of the usual learning rates with which the tower goes on."""
@@ -85,7 +85,7 @@ def main() -> None:
     lessons = list(make_lessons(model, processor, scenes, versions=VERSIONS))
     del scenes
     print(f"{len(lessons)} lessons", flush=True)
-    begin_connector(model, heads, lessons)
+    begin(model, processor.tokenizer, heads, lessons)
     Answers(model, processor, lessons, steps=STEPS, folder=options.out).run()
 
 

@@ -7,25 +7,42 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
-from transformers import Idefics3ForConditionalGeneration, Idefics3Processor
+from transformers import Idefics3ForConditionalGeneration, Idefics3Processor, PreTrainedTokenizerFast
 
-from drawn_site.rules import ThingTruth, Truth
+from drawn_site.rules import SEVERITIES, ThingTruth, Truth
 
-from .architecture import SCALE, save
-from .batches import IGNORE, Words, make_pictures, make_words, prompt_tokens
+from .architecture import IMAGE_TOKENS, SCALE, save
+from .batches import HAZARDS, IGNORE, Words, make_pictures, make_words, prompt_tokens
 from .examples import answer, make_example
 from .looking import Looked, LookingHeads, look
 from .tower import Heads, Scenes, see, turned
 from .training import BATCH, Order, Phase
 
-LOOK = 800
+LOOK = 300
 """So many steps at first are for the heads alone: what learns to look and to write at once learns to write without."""
-_SAMPLE = 256
-"""Lessons from which the scale of what the connector says is taken."""
+MISLED = 0.3
+"""Share of the later answers in which the model reads another scene's note, and wrong verdicts, ahead of those that it
+gives: what learns from true ones alone repeats them, and is never in doubt."""
+GAP = 600
+"""Most places between pictures and words while it learns. Without such gaps an object's line finds its cell of the
+sheet by how far away it stands, and its verdict in the answer, which stands elsewhere, does not find it (Ruoss et al.
+2023, "Randomized Positional Encodings Boost Length Generalization of Transformers")."""
+EARLY = 2
+"""Layers after which a line of the prompt must know what holds for its object: only what an earlier layer knows of one
+token can be looked up from another."""
+_WRONG = 0.5
+"""Share of the verdicts there that are any."""
+_SAMPLE = 512
+"""Lessons from which the connector begins."""
+_BOTH = 2
+"""Pictures of a question with objects: the whole, and the sheet."""
+_LOOKUP = ("language.layers.0.self_attn.q_proj", "language.layers.0.self_attn.k_proj")
+_RIDGE, _SHARP = 100.0, 1.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,13 +92,18 @@ class Asked:
     seen: torch.Tensor
     """The tower's output for all pictures, (pictures, 256, width)."""
     looked: Looked
+    gaps: torch.Tensor
+    """Places left out between pictures and words, (B, 1)."""
 
 
-def begin_connector(model: Idefics3ForConditionalGeneration, heads: Heads, lessons: Sequence[Lesson]) -> None:
+def begin(
+    model: Idefics3ForConditionalGeneration, tokenizer: PreTrainedTokenizerFast, heads: Heads, lessons: Sequence[Lesson]
+) -> None:
     """Let the connector begin with what the tower's heads know, as large as the embeddings of words.
 
     Its first outputs are those of the heads for a cell, and those for patches, summed in each quarter of the cell; so
-    that the language model need not find out again what the tower has learned to tell.
+    that the language model need not find out again what the tower has learned to tell. The next ones say which cell of
+    which picture it is, by which the number of an object finds the object's cell.
     """
     weight = model.model.connector.modality_projection.proj.weight
     rows = [head.weight for head in heads.cell.values()]
@@ -91,12 +113,68 @@ def begin_connector(model: Idefics3ForConditionalGeneration, heads: Heads, lesso
             block = head.weight.new_zeros(len(head.weight), SCALE, SCALE, head.weight.shape[1])
             block[:, row : row + half, column : column + half] = head.weight[:, None, None]
             rows.append(block.flatten(1))
-    known = torch.cat(rows)
+    seen = [lesson.seen.float() for lesson in lessons[:_SAMPLE]]
     with torch.no_grad():
+        known = torch.cat([*rows, _which_cell(model, [one for one in seen if len(one) == _BOTH])])
         weight[: len(known)] = known
-        said = model.model.connector(torch.cat([lesson.seen for lesson in lessons[:_SAMPLE]]).float())
+        said = model.model.connector(torch.cat(seen))
         scale = model.get_input_embeddings().weight.std() / said.flatten(0, 1).std(dim=0)
         weight *= scale[:, None]
+        sheets = model.model.connector(torch.stack([one[1] for one in seen if len(one) == _BOTH])).mean(dim=0)
+        _begin_lookup(
+            model, tokenizer, len(known) - _BOTH * IMAGE_TOKENS, sheets[:, len(known) - IMAGE_TOKENS : len(known)]
+        )
+
+
+def _which_cell(model: Idefics3ForConditionalGeneration, seen: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Weights that tell the cells of two pictures apart, by ridge regression, (2 * cells, connector's inputs)."""
+    inputs = model.model.connector.pixel_shuffle(torch.cat(list(seen)), SCALE).flatten(0, 1)
+    cells = torch.eye(len(inputs) // len(seen)).repeat(len(seen), 1)
+    inputs, cells = inputs - inputs.mean(dim=0), cells - cells.mean(dim=0)
+    ridge = _RIDGE * torch.eye(inputs.shape[1])
+    return torch.linalg.solve(inputs.T @ inputs + ridge, inputs.T @ cells).T
+
+
+def _begin_lookup(
+    model: Idefics3ForConditionalGeneration, tokenizer: PreTrainedTokenizerFast, first: int, cells: torch.Tensor
+) -> None:
+    """Let the first head begin by looking up the cell of the sheet that a number names.
+
+    A number begins with what the connector says of its cell, and the head compares just that, in those of its
+    dimensions that turn slowest with distance, so that it does so from the prompt and from the answer alike. Numbers
+    have it where whole pictures say which cell is theirs, lest they be found in place of the cell.
+
+    Args:
+        model: The model.
+        tokenizer: Its tokenizer.
+        first: The first of the connector's outputs that tell cells apart, the whole picture's ahead of the sheet's.
+        cells: What it says of each cell of the sheet, (cells, cells).
+    """
+    count = len(cells)
+    named, found = slice(first, first + count), slice(first + count, first + 2 * count)
+    words = model.get_input_embeddings().weight
+    words[:, first : first + 2 * count] = 0.0
+    for number, own in enumerate(cells - cells.mean(dim=0)):
+        (token,) = tokenizer(str(number), add_special_tokens=False)["input_ids"]
+        words[token, named] = own
+    attention = model.model.text_model.layers[0].self_attn
+    turning = torch.arange(attention.head_dim) % (attention.head_dim // 2)
+    slowest = turning.argsort(stable=True)[-count:]
+    attention.q_proj.weight[: attention.head_dim] = 0.0
+    attention.q_proj.weight[slowest, named] = _SHARP * torch.eye(count)
+    attention.k_proj.weight[slowest] = 0.0
+    attention.k_proj.weight[slowest, found] = _SHARP * torch.eye(count)
+
+
+def misread(right: dict[str, Any], notes: str, rng: random.Random) -> dict[str, Any]:
+    """A right answer with another note, and with any verdict in place of half of its own."""
+
+    def verdict(own: dict[str, Any]) -> dict[str, Any]:
+        if rng.random() >= _WRONG:
+            return own
+        return {**own, "hazard": rng.choice(HAZARDS), "severity": rng.choice(SEVERITIES)}
+
+    return verdict({**right, "notes": notes, "detections": [verdict(one) for one in right["detections"]]})
 
 
 class Answers(Phase[Asked]):
@@ -120,22 +198,31 @@ class Answers(Phase[Asked]):
         self._connector, self._language = model.model.connector, model.model.text_model
         self._heads = LookingHeads(model.config.text_config.hidden_size)
         learning = nn.ModuleDict({"connector": self._connector, "language": self._language, "heads": self._heads})
-        super().__init__(learning, steps=steps, checkpoint=folder / "answers.pt")
+        super().__init__(learning, steps=steps, checkpoint=folder / "answers.pt", gently=_LOOKUP)
         self._order = Order([len(lesson.prompt) for lesson in lessons])
 
     def _batch(self, step: int) -> Asked:
         chosen = [(self._lessons[k], rng) for k, rng in self._order(step)]
+        right = [answer(lesson.truth, lesson.things, rng) for lesson, rng in chosen]
+        looks = step < LOOK
         words = make_words(
             [lesson.prompt for lesson, _ in chosen],
-            [answer(lesson.truth, lesson.things, rng) if step >= LOOK else None for lesson, rng in chosen],
+            [None] * len(right) if looks else right,
             self._processor.tokenizer,
+            read=[
+                misread(own, right[k - 1]["notes"], rng) if looks or rng.random() < MISLED else own
+                for k, (own, (_, rng)) in enumerate(zip(right, chosen, strict=True))
+            ],
         )
         return Asked(
             words=words,
             seen=torch.cat([lesson.seen for lesson, _ in chosen]).float(),
             looked=look(
-                [(lesson.prompt, lesson.things, lesson.truth) for lesson, _ in chosen], self._processor.tokenizer
+                [(lesson.prompt, lesson.things, lesson.truth) for lesson, _ in chosen],
+                words.inputs["input_ids"],
+                self._processor.tokenizer,
             ),
+            gaps=torch.tensor([[rng.randrange(GAP)] for _, rng in chosen]),
         )
 
     def _losses(self, batch: Asked) -> dict[str, torch.Tensor]:
@@ -144,10 +231,17 @@ class Answers(Phase[Asked]):
         pictures = self._connector(batch.seen).flatten(0, 1)
         places = (ids == self._model.config.image_token_id).nonzero(as_tuple=True)
         embeds = embeds.index_put(places, pictures)
-        hidden = self._language(
-            inputs_embeds=embeds, attention_mask=batch.words.inputs["attention_mask"], use_cache=False
-        ).last_hidden_state
-        losses: dict[str, torch.Tensor] = self._heads(hidden, batch.looked)
+        # Every word stands behind the last picture.
+        behind = (ids == self._model.config.image_token_id).flip(1).cumsum(1).flip(1) == 0
+        outputs = self._language(
+            inputs_embeds=embeds,
+            position_ids=torch.arange(ids.shape[1]) + behind * batch.gaps,
+            attention_mask=batch.words.inputs["attention_mask"],
+            use_cache=False,
+            output_hidden_states=True,
+        )
+        hidden = outputs.last_hidden_state
+        losses: dict[str, torch.Tensor] = self._heads(hidden, outputs.hidden_states[EARLY], batch.looked)
         labels, weights = batch.words.labels[:, 1:], batch.words.weights[:, 1:]
         asked = labels != IGNORE
         if asked.any():

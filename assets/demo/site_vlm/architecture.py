@@ -20,6 +20,9 @@ from transformers import (
 IMAGE_PX, PATCH_PX, SCALE = 256, 16, 4
 IMAGE_TOKENS = (IMAGE_PX // PATCH_PX // SCALE) ** 2
 """Each stands for 64 x 64 pixels: one cell of the sheet of objects."""
+ROPE_THETA = 1e6
+"""Slow enough that most of a head's dimensions look something up at any distance, such as an object's cell of the sheet
+from its number in the answer."""
 
 _START, _END, _PAD = "<|im_start|>", "<end_of_utterance>", "<pad>"
 _SPECIAL = (_START, _END, _PAD, "<image>", "<fake_token_around_image>", "<global-img>")
@@ -99,6 +102,7 @@ def build_model(words: PreTrainedTokenizerFast) -> Idefics3ForConditionalGenerat
         num_attention_heads=6,
         num_key_value_heads=2,
         max_position_embeddings=2048,
+        rope_parameters={"rope_type": "default", "rope_theta": ROPE_THETA},
         tie_word_embeddings=True,
         pad_token_id=words.pad_token_id,
         bos_token_id=words.bos_token_id,

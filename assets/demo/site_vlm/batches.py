@@ -45,14 +45,13 @@ CELL_TARGETS = {
 
 _NOTHING = np.zeros((0, 4), np.float32), np.zeros(0, np.float32)
 
-_WORST, _NOTE, _FRAME, _FORM = 8.0, 2.0, 2.0, 0.05
-"""Weights of the tokens of a note's first sentence and of the others, of the picture's verdict, and of the rest, which
-the mask forces.
+_WORST, _NOTE, _FRAME, _OBJECT, _FORM = 8.0, 2.0, 4.0, 3.0, 0.05
+"""Weights of the tokens of a note's first sentence and of the others, of the picture's verdict, of an object's, and of
+the rest, which the mask forces.
 
-The first sentence says what is worst, so its few tokens decide what the verdict behind them merely repeats.
+The first sentence says what is worst. What holds for an object counts as much as that nothing does, although that is
+rare: weights by label would make the model surer of hazards than it has reason to be.
 """
-_OBJECT_CALM, _OBJECT_WRONG = 1.0, 2.0
-"""Weights of an object's verdict: most objects have no part in any hazard."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,26 +115,33 @@ def make_pictures(examples: Sequence[Example], wholes: Sequence[NDArray[np.uint8
 
 
 def make_words(
-    prompts: Sequence[list[int]], answers: Sequence[dict[str, Any] | None], tokenizer: PreTrainedTokenizerFast
+    prompts: Sequence[list[int]],
+    answers: Sequence[dict[str, Any] | None],
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    read: Sequence[dict[str, Any] | None] | None = None,
 ) -> Words:
     """Prompts with their answers.
 
     Args:
         prompts: As `prompt_tokens` makes them.
-        answers: The right answers; None for a prompt alone.
+        answers: The right answers; None where nothing is learned.
         tokenizer: The model's.
+        read: What the model reads in place of the right answers, about the same objects; a note that differs is not
+            learned. None: the right answers.
     """
     rows = []
-    for prompt, answer in zip(prompts, answers, strict=True):
-        ids, weights = ([], []) if answer is None else _answer_tokens(answer, tokenizer)
-        rows.append((prompt + ids, [0.0] * len(prompt) + weights))
-    length = max(len(ids) for ids, _ in rows)
-    input_ids = torch.tensor([ids + [tokenizer.pad_token_id] * (length - len(ids)) for ids, _ in rows])
-    weights = torch.tensor([one + [0.0] * (length - len(one)) for _, one in rows])
-    mask = torch.tensor([[1] * len(ids) + [0] * (length - len(ids)) for ids, _ in rows])
+    for prompt, right, own in zip(prompts, answers, answers if read is None else read, strict=True):
+        ids, labels, weights = _answer_tokens(own, right, tokenizer)
+        rows.append((prompt + ids, prompt + labels, [0.0] * len(prompt) + weights))
+    length = max(len(ids) for ids, _, _ in rows)
+    pad = tokenizer.pad_token_id
+    input_ids, labels = (torch.tensor([row[k] + [pad] * (length - len(row[k])) for row in rows]) for k in (0, 1))
+    weights = torch.tensor([one + [0.0] * (length - len(one)) for _, _, one in rows])
+    mask = torch.tensor([[1] * len(ids) + [0] * (length - len(ids)) for ids, _, _ in rows])
     return Words(
         inputs={"input_ids": input_ids, "attention_mask": mask},
-        labels=torch.where(weights > 0, input_ids, IGNORE),
+        labels=torch.where(weights > 0, labels, IGNORE),
         weights=weights,
     )
 
@@ -151,20 +157,33 @@ def prompt_tokens(example: Example, processor: Idefics3Processor) -> list[int]:
     return tokens
 
 
-def _answer_tokens(answer: dict[str, Any], tokenizer: PreTrainedTokenizerFast) -> tuple[list[int], list[float]]:
-    """Tokens of an answer with its end, and how much each of them counts."""
-    text = spelled(answer)
+def _answer_tokens(
+    read: dict[str, Any] | None, right: dict[str, Any] | None, tokenizer: PreTrainedTokenizerFast
+) -> tuple[list[int], list[int], list[float]]:
+    """Tokens of an answer with its end as it is read, those that are right there, and how much each of them counts."""
+    if read is None:
+        return [], [], []
+    ids = [*tokenizer(spelled(read), add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
+    if right is None:
+        return ids, ids, [0.0] * len(ids)
+    # A verdict is one token, whatever it is: behind the same note, right and wrong answers are equally long.
+    text = spelled({**right, "notes": read["notes"]})
     encoded = tokenizer(text, return_offsets_mapping=True, add_special_tokens=False)
     counts = [_FORM] * len(text)
     note_start, note_end = len('{"notes": "'), text.index('", "hazard"') + 1
     first_end = text.index(".", note_start) + 1
     counts[note_start:note_end] = [_WORST] * (first_end - note_start) + [_NOTE] * (note_end - first_end)
-    objects = text.index('"detections"')
-    for match in re.finditer(r'"(?:hazard|severity)": "([a-z_]+)"', text):
-        weight = _FRAME if match.start() < objects else _OBJECT_CALM if match[1] == "none" else _OBJECT_WRONG
-        counts[match.start(1) : match.end(1)] = [weight] * (match.end(1) - match.start(1))
+    if read["notes"] != right["notes"]:
+        counts[note_start:note_end] = [0.0] * (note_end - note_start)
+    verdicts = zip([read, *read["detections"]], [right, *right["detections"]], strict=True)
+    found = re.finditer(r'"hazard": "([a-z_]+)", "severity": "([a-z_]+)"', text)
+    for k, (match, (told, true)) in enumerate(zip(found, verdicts, strict=True)):
+        weight = _OBJECT if k else _FRAME
+        # How bad something is cannot be learned behind what it is not.
+        for group, counted in ((1, weight), (2, weight * (told["hazard"] == true["hazard"]))):
+            counts[match.start(group) : match.end(group)] = [counted] * (match.end(group) - match.start(group))
     weights = [counts[start] if start < len(counts) else _FORM for start, _ in encoded["offset_mapping"]]
-    return [*encoded["input_ids"], tokenizer.eos_token_id], [*weights, _FORM]
+    return ids, [*encoded["input_ids"], tokenizer.eos_token_id], [*weights, _FORM]
 
 
 def _patch_labels(truth: Truth, name: str) -> torch.Tensor:

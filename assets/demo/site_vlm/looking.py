@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -16,8 +17,8 @@ from drawn_site.rules import SEVERITIES, ThingTruth, Truth
 
 from .batches import HAZARDS
 
-_LINE = re.compile("-Ġ[0-9]+:[^Ċ]*")
-"""An object's line in a prompt, as byte-level tokens spell it."""
+_NUMBER = re.compile('(?:-Ġ(?=[0-9]+:)|"id":Ġ)([0-9]+)')
+"""How an object's line in a prompt begins, and its verdict in an answer, as byte-level tokens spell it."""
 _WORKERS = 10
 _PRESENT_WEIGHT = 2.0
 _RARE = 3.0
@@ -34,7 +35,7 @@ class Looked:
     workers: torch.Tensor
     """How many there are, (B,)."""
     lines: torch.Tensor
-    """Question, and place of the last token of the object's line, (N, 2)."""
+    """Question, and place of an object's number: where its line begins, and where its verdict does, (N, 2)."""
     wrong: torch.Tensor
     """Each object's hazard, (N,)."""
     rank: torch.Tensor
@@ -42,16 +43,23 @@ class Looked:
 
 
 def look(
-    lessons: Sequence[tuple[list[int], Sequence[ThingTruth], Truth]], tokenizer: PreTrainedTokenizerFast
+    lessons: Sequence[tuple[list[int], Sequence[ThingTruth], Truth]],
+    words: torch.Tensor,
+    tokenizer: PreTrainedTokenizerFast,
 ) -> Looked:
     """What is to be seen.
 
     Args:
         lessons: Tokens of the prompt, the things asked about, the truth.
+        words: The prompts with their answers, if any, (B, T).
         tokenizer: The model's.
     """
-    lines = [[k, place] for k, (prompt, _, _) in enumerate(lessons) for place in _line_ends(prompt, tokenizer)]
-    verdicts = [thing.verdict for _, things, _ in lessons for thing in things]
+    found = [
+        (k, place, things[number].verdict)
+        for k, (_, things, _) in enumerate(lessons)
+        for place, number in _numbers(words[k].tolist(), tokenizer)
+    ]
+    lines, verdicts = [[k, place] for k, place, _ in found], [verdict for _, _, verdict in found]
     return Looked(
         ends=torch.tensor([len(prompt) - 1 for prompt, _, _ in lessons]),
         present=torch.tensor([_present(truth) for _, _, truth in lessons]),
@@ -63,20 +71,21 @@ def look(
 
 
 class LookingHeads(nn.Module):  # type: ignore[misc]
-    """Say at a prompt's end which hazards and how many workers there are, at a line's end what is wrong and how bad."""
+    """Say at a prompt's end which hazards and how many workers there are, at an object's number what holds for it."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.present = nn.Linear(width, len(HAZARDS) - 1)
         self.workers = nn.Linear(width, _WORKERS)
-        self.wrong = nn.Linear(width, len(HAZARDS))
-        self.rank = nn.Linear(width, len(SEVERITIES))
+        self.hazard = nn.ModuleDict({name: _head(width, len(HAZARDS)) for name in ("asked", "answered")})
+        self.rank = nn.ModuleDict({name: _head(width, len(SEVERITIES)) for name in ("asked", "answered")})
 
-    def forward(self, hidden: torch.Tensor, looked: Looked) -> dict[str, torch.Tensor]:
+    def forward(self, hidden: torch.Tensor, early: torch.Tensor, looked: Looked) -> dict[str, torch.Tensor]:
         """Losses.
 
         Args:
             hidden: The language model's output, (B, T, width).
+            early: The same of an earlier layer, which is asked about the lines of the prompt.
             looked: What is true.
         """
         ends = hidden[torch.arange(len(hidden)), looked.ends]
@@ -85,11 +94,17 @@ class LookingHeads(nn.Module):  # type: ignore[misc]
             "present": _PRESENT_WEIGHT * present,
             "workers": functional.cross_entropy(self.workers(ends), looked.workers),
         }
-        if len(looked.wrong):
-            lines = hidden[looked.lines[:, 0], looked.lines[:, 1]]
-            losses["wrong"] = _loss(self.wrong(lines), looked.wrong)
-            losses["rank"] = _loss(self.rank(lines), looked.rank)
+        answered = looked.lines[:, 1] > looked.ends[looked.lines[:, 0]]
+        for name, which, said in (("asked", ~answered, early), ("answered", answered, hidden)):
+            if which.any():
+                lines = said[looked.lines[which, 0], looked.lines[which, 1]]
+                losses[f"{name} hazard"] = _loss(self.hazard[name](lines), looked.wrong[which])
+                losses[f"{name} rank"] = _loss(self.rank[name](lines), looked.rank[which])
         return losses
+
+
+def _head(width: int, labels: int) -> nn.Module:
+    return nn.Sequential(nn.RMSNorm(width), nn.Linear(width, labels))
 
 
 def _loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -98,11 +113,11 @@ def _loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return functional.cross_entropy(logits, labels, weight=weights)
 
 
-def _line_ends(prompt: list[int], tokenizer: PreTrainedTokenizerFast) -> list[int]:
-    """The last token of each object's line."""
-    pieces = tokenizer.convert_ids_to_tokens(prompt)
+def _numbers(tokens: list[int], tokenizer: PreTrainedTokenizerFast) -> list[tuple[int, int]]:
+    """Where the numbers of objects stand, and which they are."""
+    pieces = tokenizer.convert_ids_to_tokens(tokens)
     ends = list(accumulate(map(len, pieces)))
-    return [next(k for k, end in enumerate(ends) if end >= line.end()) for line in _LINE.finditer("".join(pieces))]
+    return [(bisect_left(ends, match.end()), int(match[1])) for match in _NUMBER.finditer("".join(pieces))]
 
 
 def _present(truth: Truth) -> list[float]:

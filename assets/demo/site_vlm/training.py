@@ -36,15 +36,22 @@ class Phase(ABC, Generic[B]):
         steps: Steps of this part.
         rate: Share of the usual learning rates.
         checkpoint: Where it is kept.
+        gently: Parts of the names of matrices that AdamW trains too, for Muon's first steps undo what they begin with.
 
     Raises:
         ValueError: As it runs, if the checkpoint is of another recipe.
     """
 
-    def __init__(self, learning: nn.Module, *, steps: int, rate: float = 1.0, checkpoint: Path) -> None:
+    def __init__(
+        self, learning: nn.Module, *, steps: int, rate: float = 1.0, checkpoint: Path, gently: Sequence[str] = ()
+    ) -> None:
         self._learning, self._steps, self._checkpoint = learning, steps, checkpoint
         self._recipe = f"{_sources()} {steps} {rate}"
-        matrices = [p for name, p in learning.named_parameters() if ".layers." in name and p.ndim == 2]
+        matrices = [
+            p
+            for name, p in learning.named_parameters()
+            if ".layers." in name and p.ndim == 2 and not any(part in name for part in gently)
+        ]
         chosen = {id(p) for p in matrices}
         rest = [p for p in learning.parameters() if id(p) not in chosen]
         self._optimizers: list[tuple[torch.optim.Optimizer, float]] = [
