@@ -22,10 +22,12 @@ from drawn_site.dataset import read_image, read_scene, write_dataset
 from drawn_site.rules import Truth
 from drawn_site.seeds import TRAINING
 from hazardlens.vlm.prompt import prompt_text
-from site_vlm.answers import Answers, begin, make_lessons
+from site_vlm.answers import Answers
 from site_vlm.architecture import build_model, build_processor, train_tokenizer
 from site_vlm.batches import VERDICTS, squeeze
+from site_vlm.beginning import begin
 from site_vlm.examples import VIEW, make_example, spelled
+from site_vlm.lessons import make_lessons
 from site_vlm.tower import Heads, Tower
 
 Image = NDArray[np.uint8]

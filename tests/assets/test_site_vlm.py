@@ -41,6 +41,8 @@ from site_vlm.batches import (  # noqa: E402
     prompt_tokens,
     squeeze,
 )
+from site_vlm.beginning import begin  # noqa: E402
+from site_vlm.lessons import make_lessons  # noqa: E402
 
 Scene = tuple[NDArray[np.uint8], Truth]
 
@@ -143,7 +145,7 @@ def test_the_language_model_learns_from_what_the_whole_model_sees(
     """The lesson's loss is that of the model itself, given pictures and words as the product gives them."""
     model = architecture.build_model(processor.tokenizer)
     known = [(image, squeeze(image, processor), truth) for image, truth in scenes[:3]]
-    lessons = list(answers.make_lessons(model, processor, known, versions=2))
+    lessons = list(make_lessons(model, processor, known, versions=2))
     assert len(lessons) == 6
     assert lessons[0].truth != lessons[3].truth
     example = examples.make_example(known[0][0], known[0][2], random.Random("0 0"))
@@ -167,9 +169,9 @@ def test_the_connector_begins_with_what_the_tower_knows(scenes: list[Scene], pro
     model = architecture.build_model(processor.tokenizer)
     heads = tower.Heads(model.config.vision_config.hidden_size)
     known = [(image, squeeze(image, processor), truth) for image, truth in scenes]
-    lessons = list(answers.make_lessons(model, processor, known, versions=2))
+    lessons = list(make_lessons(model, processor, known, versions=2))
     size = model.get_input_embeddings().weight.detach().std()
-    answers.begin(model, processor.tokenizer, heads, lessons)
+    begin(model, processor.tokenizer, heads, lessons)
     seen = torch.cat([lesson.seen.float() for lesson in lessons])
     with torch.no_grad():
         said = model.model.connector(seen)
@@ -196,8 +198,8 @@ def test_the_first_head_begins_by_looking_up_an_objects_cell(
     model = architecture.build_model(words)
     model.set_attn_implementation("eager")
     known = [(image, squeeze(image, processor), truth) for image, truth in scenes if len(truth.things) > 2]
-    lessons = list(answers.make_lessons(model, processor, known, versions=2))
-    answers.begin(model, words, tower.Heads(model.config.vision_config.hidden_size), lessons)
+    lessons = list(make_lessons(model, processor, known, versions=2))
+    begin(model, words, tower.Heads(model.config.vision_config.hidden_size), lessons)
     phase = answers.Answers(model, processor, lessons, steps=1, folder=tmp_path)
     found: list[torch.Tensor] = []
     first = model.model.text_model.layers[0].self_attn
@@ -221,7 +223,7 @@ def test_words_may_stand_at_any_distance_behind_the_pictures(
     """A gap moves all words of a question, and nothing between its pictures."""
     model = architecture.build_model(processor.tokenizer)
     image, truth = scenes[0]
-    lessons = list(answers.make_lessons(model, processor, [(image, squeeze(image, processor), truth)], versions=1))
+    lessons = list(make_lessons(model, processor, [(image, squeeze(image, processor), truth)], versions=1))
     phase = answers.Answers(model, processor, lessons * 16, steps=1, folder=tmp_path)
     seen: list[torch.Tensor] = []
     model.model.text_model.register_forward_pre_hook(
@@ -242,7 +244,7 @@ def test_what_is_read_may_be_wrong_and_what_is_learned_is_right(
     words = processor.tokenizer
     model = architecture.build_model(words)
     known = [(image, squeeze(image, processor), truth) for image, truth in scenes]
-    lessons = list(answers.make_lessons(model, processor, known, versions=1))
+    lessons = list(make_lessons(model, processor, known, versions=1))
     phase = answers.Answers(model, processor, lessons, steps=1, folder=tmp_path)
     assert (phase._batch(answers.LOOK - 1).words.labels == IGNORE).all()
     wrong = 0
@@ -324,7 +326,7 @@ def test_a_training_that_was_stopped_goes_on_where_it_was(
             heads = tower.Heads(model.config.vision_config.hidden_size)
             tower.Tower(model, heads, known, steps=2, checkpoint=folder / "tower.pt").run(every=1, until=length)
             if length >= 2:
-                lessons = list(answers.make_lessons(model, processor, known, versions=1))
+                lessons = list(make_lessons(model, processor, known, versions=1))
                 answers.Answers(model, processor, lessons, steps=2, folder=folder).run(every=1, until=length - 2)
         return torch.cat([model.lm_head.weight.flatten(), next(model.model.vision_model.parameters()).flatten()])
 

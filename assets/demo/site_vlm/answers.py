@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,17 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional
-from transformers import Idefics3ForConditionalGeneration, Idefics3Processor, PreTrainedTokenizerFast
+from transformers import Idefics3ForConditionalGeneration, Idefics3Processor
 
-from drawn_site.rules import SEVERITIES, ThingTruth, Truth
+from drawn_site.rules import SEVERITIES
 
-from .architecture import IMAGE_TOKENS, SCALE, save
-from .batches import HAZARDS, IGNORE, Words, make_pictures, make_words, prompt_tokens
-from .examples import answer, make_example
+from .architecture import save
+from .batches import HAZARDS, IGNORE, Words, make_words
+from .beginning import LOOKUP
+from .examples import answer
+from .lessons import Lesson
 from .looking import Looked, LookingHeads, look
-from .tower import Heads, Scenes, see, turned
-from .training import BATCH, Order, Phase
+from .training import Order, Phase
 
 LOOK = 300
 """So many steps at first are for the heads alone: what learns to look and to write at once learns to write without."""
@@ -37,51 +37,6 @@ EARLY = 2
 token can be looked up from another."""
 _WRONG = 0.5
 """Share of the verdicts there that are any."""
-_SAMPLE = 512
-"""Lessons from which the connector begins."""
-_BOTH = 2
-"""Pictures of a question with objects: the whole, and the sheet."""
-_LOOKUP = ("language.layers.0.self_attn.q_proj", "language.layers.0.self_attn.k_proj")
-_RIDGE, _SHARP = 100.0, 1.5
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lesson:
-    """A scene as the tower sees it, and what is asked about it."""
-
-    prompt: list[int]
-    """Tokens."""
-    seen: torch.Tensor
-    """The tower's output, (pictures, 256, width), float16."""
-    things: tuple[ThingTruth, ...]
-    truth: Truth
-
-
-def make_lessons(
-    model: Idefics3ForConditionalGeneration, processor: Idefics3Processor, scenes: Scenes, *, versions: int
-) -> Iterator[Lesson]:
-    """What a finished tower sees of all scenes.
-
-    Args:
-        model: The model.
-        processor: Its processor.
-        scenes: The scenes.
-        versions: How often each is shown: turned every other time, with other boxes a little off.
-    """
-    tower = model.model.vision_model.eval()
-    for version in range(versions):
-        for start in range(0, len(scenes), BATCH):
-            examples, wholes = [], []
-            for k in range(start, min(start + BATCH, len(scenes))):
-                image, whole, truth = turned(*scenes[k]) if (k + version) % 2 else scenes[k]
-                examples.append(make_example(image, truth, random.Random(f"{version} {k}")))
-                wholes.append(whole)
-            batch = make_pictures(examples, wholes)
-            with torch.inference_mode():
-                seen = see(tower, batch).half().split(batch.counts)
-            for example, one in zip(examples, seen, strict=True):
-                prompt = prompt_tokens(example, processor)
-                yield Lesson(prompt=prompt, seen=one.clone(), things=example.things, truth=example.truth)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,76 +49,6 @@ class Asked:
     looked: Looked
     gaps: torch.Tensor
     """Places left out between pictures and words, (B, 1)."""
-
-
-def begin(
-    model: Idefics3ForConditionalGeneration, tokenizer: PreTrainedTokenizerFast, heads: Heads, lessons: Sequence[Lesson]
-) -> None:
-    """Let the connector begin with what the tower's heads know, as large as the embeddings of words.
-
-    Its first outputs are those of the heads for a cell, and those for patches, summed in each quarter of the cell; so
-    that the language model need not find out again what the tower has learned to tell. The next ones say which cell of
-    which picture it is, by which the number of an object finds the object's cell.
-    """
-    weight = model.model.connector.modality_projection.proj.weight
-    rows = [head.weight for head in heads.cell.values()]
-    half = SCALE // 2
-    for head in heads.patch.values():
-        for row, column in itertools.product((0, half), (0, half)):
-            block = head.weight.new_zeros(len(head.weight), SCALE, SCALE, head.weight.shape[1])
-            block[:, row : row + half, column : column + half] = head.weight[:, None, None]
-            rows.append(block.flatten(1))
-    seen = [lesson.seen.float() for lesson in lessons[:_SAMPLE]]
-    with torch.no_grad():
-        known = torch.cat([*rows, _which_cell(model, [one for one in seen if len(one) == _BOTH])])
-        weight[: len(known)] = known
-        said = model.model.connector(torch.cat(seen))
-        scale = model.get_input_embeddings().weight.std() / said.flatten(0, 1).std(dim=0)
-        weight *= scale[:, None]
-        sheets = model.model.connector(torch.stack([one[1] for one in seen if len(one) == _BOTH])).mean(dim=0)
-        _begin_lookup(
-            model, tokenizer, len(known) - _BOTH * IMAGE_TOKENS, sheets[:, len(known) - IMAGE_TOKENS : len(known)]
-        )
-
-
-def _which_cell(model: Idefics3ForConditionalGeneration, seen: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Weights that tell the cells of two pictures apart, by ridge regression, (2 * cells, connector's inputs)."""
-    inputs = model.model.connector.pixel_shuffle(torch.cat(list(seen)), SCALE).flatten(0, 1)
-    cells = torch.eye(len(inputs) // len(seen)).repeat(len(seen), 1)
-    inputs, cells = inputs - inputs.mean(dim=0), cells - cells.mean(dim=0)
-    ridge = _RIDGE * torch.eye(inputs.shape[1])
-    return torch.linalg.solve(inputs.T @ inputs + ridge, inputs.T @ cells).T
-
-
-def _begin_lookup(
-    model: Idefics3ForConditionalGeneration, tokenizer: PreTrainedTokenizerFast, first: int, cells: torch.Tensor
-) -> None:
-    """Let the first head begin by looking up the cell of the sheet that a number names.
-
-    A number begins with what the connector says of its cell, and the head compares just that, in those of its
-    dimensions that turn slowest with distance, so that it does so from the prompt and from the answer alike. Numbers
-    have it where whole pictures say which cell is theirs, lest they be found in place of the cell.
-
-    Args:
-        model: The model.
-        tokenizer: Its tokenizer.
-        first: The first of the connector's outputs that tell cells apart, the whole picture's ahead of the sheet's.
-        cells: What it says of each cell of the sheet, (cells, cells).
-    """
-    count = len(cells)
-    named, found = slice(first, first + count), slice(first + count, first + 2 * count)
-    words = model.get_input_embeddings().weight
-    words[:, first : first + 2 * count] = 0.0
-    for number, own in enumerate(cells - cells.mean(dim=0)):
-        (token,) = tokenizer(str(number), add_special_tokens=False)["input_ids"]
-        words[token, named] = own
-    attention = model.model.text_model.layers[0].self_attn
-    turning = torch.arange(attention.head_dim) % (attention.head_dim // 2)
-    slowest = turning.argsort(stable=True)[-count:]
-    attention.q_proj.weight[: attention.head_dim] = 0.0
-    attention.q_proj.weight[slowest, named] = _SHARP * torch.eye(count)
-    attention.k_proj.weight[slowest] = 0.0
-    attention.k_proj.weight[slowest, found] = _SHARP * torch.eye(count)
 
 
 def misread(right: dict[str, Any], notes: str, rng: random.Random) -> dict[str, Any]:
@@ -198,7 +83,9 @@ class Answers(Phase[Asked]):
         self._connector, self._language = model.model.connector, model.model.text_model
         self._heads = LookingHeads(model.config.text_config.hidden_size)
         learning = nn.ModuleDict({"connector": self._connector, "language": self._language, "heads": self._heads})
-        super().__init__(learning, steps=steps, checkpoint=folder / "answers.pt", gently=_LOOKUP)
+        super().__init__(
+            learning, steps=steps, checkpoint=folder / "answers.pt", gently=[f"language.{name}" for name in LOOKUP]
+        )
         self._order = Order([len(lesson.prompt) for lesson in lessons])
 
     def _batch(self, step: int) -> Asked:
