@@ -2,12 +2,16 @@
 
     python -m tests.benchmarks.remote [--questions 80] [--concurrency 8] [--pairs 5]
     python -m tests.benchmarks.remote --model FOLDER --concurrency 4     # vLLM, as the full tests start it
+    python -m tests.benchmarks.remote --model smollm2 --concurrency 4 --questions 12   # vLLM with a VLM of 135M
     python -m tests.benchmarks.remote --base-url URL --name NAME         # a server that runs already
 
 Prints two ratios, each the median of interleaved pairs. The first is `hazardlens.process` over a client of asyncio and
 the OpenAI SDK that sends the very same requests, as many at once, and looks at nothing. The second is the detector's
 frames per second with a fake server that takes one second per answer, over those of the same run without questions.
-Without a server, a fake one takes 0.2 s for an answer. Fake servers run in a process of their own.
+Without a server, a fake one takes 0.2 s for an answer. Servers run in processes of their own. vLLM keeps neither
+prompts nor pictures: each frame of a camera is new, and here the same requests are sent again and again.
+
+Also prints the processor time that either side takes for a question, in which decoding the video is ours only.
 """
 
 import argparse
@@ -38,12 +42,14 @@ from hazardlens.vlm.remote.model import RemoteVlm
 from tests.benchmarks.pairs import ratios, spread
 from tests.benchmarks.throughput import cut
 from tests.servers.fake import fake_server
-from tests.servers.peers import NAME, vllm
+from tests.servers.peers import NAME, smollm2, vllm
+from tests.smollm2_vlm import build_smollm2
 
 SCHEMA = "hazard"
 PIPELINE = {"schema": SCHEMA, "ask": {"every_s": 0.001}}
 """Every frame is asked about."""
 ANSWER_S, SLOW_S = 0.2, 1.0
+SMOLLM2, CONTEXT = "smollm2", 4096
 
 
 class Timed(Detector):
@@ -114,10 +120,23 @@ def saturation(base_url: str, name: str, clip: Path, *, concurrency: int, pairs:
     vlm = RemoteVlm(name, base_url=base_url, concurrency=concurrency, timeout_s=600, max_new_tokens=1500)
     parts = assemble(PIPELINE, detector=FakeDetector(), vlm=vlm)  # asks the server what it does
     requests = requests_of(vlm, clip)
+    work = {
+        "bare client": lambda: bare(base_url, name, requests, concurrency),
+        "process": lambda: ours(parts, clip),
+    }
     # Wall time of theirs over ours is our throughput over theirs.
-    found = ratios(lambda: bare(base_url, name, requests, concurrency), lambda: ours(parts, clip), pairs=pairs)
+    found = ratios(work["bare client"], work["process"], pairs=pairs)
+    for who, do in work.items():
+        print(f"processor time for a question, {who}: {1000 * processor_s(do) / len(requests):.1f} ms")
     vlm.close()
     return found
+
+
+def processor_s(work: Callable[[], None]) -> float:
+    """Seconds of all processors that a call takes in this process."""
+    started = time.process_time()
+    work()
+    return time.process_time() - started
 
 
 def detection(base_url: str, weights: Path, clip: Path, *, pairs: int) -> list[float]:
@@ -145,8 +164,12 @@ def server(chosen: argparse.Namespace, folder: Path) -> Iterator[tuple[str, str]
     """The server that is to be saturated; gives its base URL and its model's name."""
     if chosen.base_url is not None:
         yield chosen.base_url, chosen.name
+    elif chosen.model == SMOLLM2:
+        model = build_smollm2(folder / SMOLLM2, smollm2())
+        with vllm(model, folder / "vllm.log", context=CONTEXT, caches=False) as base_url:
+            yield base_url, NAME
     elif chosen.model is not None:
-        with vllm(chosen.model, folder / "vllm.log") as base_url:
+        with vllm(Path(chosen.model), folder / "vllm.log", caches=False) as base_url:
             yield base_url, NAME
     else:
         with fake_server(ANSWER_S) as base_url:
@@ -157,7 +180,9 @@ def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--model", type=Path, help="folder of a model that vLLM serves")
+    where.add_argument(
+        "--model", help=f"folder of a model that vLLM serves, or {SMOLLM2}: untrained eyes before SmolLM2-135M"
+    )
     where.add_argument("--base-url", help="a server that runs already")
     parser.add_argument("--name", default=NAME, help="name of the model there")
     parser.add_argument("--questions", type=int, default=80)

@@ -55,10 +55,16 @@ def transformers_serve(folder: Path, log: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def vllm(folder: Path, log: Path, *, context: int = 2048) -> Iterator[str]:
+def vllm(folder: Path, log: Path, *, context: int = 2048, caches: bool = True) -> Iterator[str]:
     """vLLM on the CPU, from an environment of its own; gives its base URL.
 
     Its backend is llguidance: under xgrammar models of random weights wrote raw control characters inside strings.
+
+    Args:
+        folder: The model.
+        log: What it prints goes there.
+        context: Tokens of prompt and answer together at most.
+        caches: Whether it remembers prompts and pictures that it has seen.
     """
     if not VLLM_PYTHON.exists():
         pytest.skip(f"needs vLLM at {VLLM_PYTHON}, as .ci/run installs it, or HAZARDLENS_VLLM_PYTHON")
@@ -68,6 +74,7 @@ def vllm(folder: Path, log: Path, *, context: int = 2048) -> Iterator[str]:
         "--served-model-name", NAME, "--host", "127.0.0.1", "--port", str(port), "--max-model-len", str(context),
         "--max-num-seqs", "4", "--dtype", "float32", "--enforce-eager",
         "--structured-outputs-config", '{"disable_any_whitespace": true, "backend": "guidance"}',
+        *(() if caches else ("--no-enable-prefix-caching", "--mm-processor-cache-gb", "0")),
     ]  # fmt: skip
     settings = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_NO_USAGE_STATS": "1"}
     with _running(command, port, log, settings):

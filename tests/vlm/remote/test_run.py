@@ -346,7 +346,10 @@ def test_a_pipeline_file_names_a_server(tmp_path: Path) -> None:
     assert records[0].vlm.model == f"fake at {server.base_url.removeprefix('http://')}"
     summary = json.loads((tmp_path / "out" / "clip" / "summary.json").read_text())
     assert summary["questions"]["by_enforced"] == {"server": 3}
-    assert summary["questions"]["input_tokens"] > 0
+    asked = [record.vlm for record in records if record.vlm.trigger]
+    tokens = [summary["questions"][f"{kind}_tokens"] for kind in ("input", "output")]
+    assert tokens == [sum(state.input_tokens for state in asked), sum(state.output_tokens for state in asked)]
+    assert min(tokens) > 0
     assert server.received[-1].body["user"] == "me"
 
 

@@ -31,7 +31,8 @@ from hazardlens.vlm.remote.wire import Wired, budget_for, merged, wired
 
 _log = logging.getLogger(__name__)
 
-_LOOKS_UP_S = 0.05
+_LOOKS_UP_S = 0.2
+"""Each look takes processor time from the detector, for every question in flight."""
 _WITHIN_S = 60.0
 _TOKENS, _TOKENS_PER_OBJECT = 512, 24
 _PROBE_ANSWERS = 3
