@@ -83,9 +83,9 @@ def test_the_shipped_clip_end_to_end_twice(
         code, said = run()
         assert code == 0, said
         assert "site.mp4: 36 of 36 frames read, 36 records" in said
-        assert "questions: 4 asked (4 ok)" in said  # 0, 0.75, 1.5 and 2.25 s
+        assert "questions: 6 asked (6 ok)" in said  # every half second
         assert "1.0-2.0 s smoke medium missed said none" in said
-        assert "2.0-3.0 s fire critical 0.2 s high" in said
+        assert "2.0-3.0 s fire critical 0.0 s high" in said
         assert "Of 2 frames asked about in which there is no hazard, 2 were answered 'none' (100%)." in said
         assert "hazardlens-out/demo/site: records.jsonl, summary.json, annotated.mp4" in said
         assert "know drawn scenes only" in said
@@ -156,7 +156,7 @@ def test_no_answer_at_all_is_exit_code_3_and_no_calm(
     code, said = run("--out", tmp_path / "out")
     assert code == 3
     assert said.count("missed") == 2
-    assert "4 invalid" in said
+    assert "6 invalid" in said
     assert "No frame without a hazard was asked about." in said
 
 
