@@ -233,7 +233,7 @@ def test_the_demo_pipeline_asks_as_its_models_were_trained_and_leaves_answers_as
     pipeline.check(FieldSchema.load(pipeline.field_schema), ["worker", "forklift", "truck", "ladder", "cone", "pallet"])
     assert (pipeline.detector.weights, pipeline.vlm.model) == ("demo-yolo26n.pt", "demo-vlm")
     assert (pipeline.vlm.longest_side_px, pipeline.vlm.crops_px, pipeline.vlm.describe_fields) == (512, 64, False)
-    assert (pipeline.ask.every_s, pipeline.ask.new_track, pipeline.ask.min_gap_s) == (0.75, ("worker",), 0.25)
+    assert (pipeline.ask.every_s, pipeline.ask.new_track, pipeline.ask.min_gap_s) == (0.5, ("worker",), 0.25)
     assert (pipeline.context, pipeline.rules, pipeline.video) == ("", (), True)
     assert pipeline.with_overrides({}) == pipeline
 
