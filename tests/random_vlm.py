@@ -102,7 +102,7 @@ def build(folder: Path, *, seed: int = 0, demo: bool = False, heads: int = 4) ->
     size = {"longest_edge": 64}
     pictures = Idefics3ImageProcessor(size=size, max_image_size=size, do_image_splitting=False)
     processor = Idefics3Processor(pictures, words, image_seq_len=4, chat_template=chat_template("<image>"))
-    return _save(Idefics3ForConditionalGeneration(config), processor, words, folder)
+    return save(Idefics3ForConditionalGeneration(config), processor, words, folder)
 
 
 def build_qwen2_vl(folder: Path, *, seed: int = 0) -> Path:
@@ -124,10 +124,11 @@ def build_qwen2_vl(folder: Path, *, seed: int = 0) -> Path:
     pictures = Qwen2VLImageProcessor(size={"shortest_edge": 56 * 56, "longest_edge": 112 * 112})
     template = chat_template("".join(marks[:3]))
     processor = Qwen2VLProcessor(pictures, words, Qwen2VLVideoProcessor(), chat_template=template)
-    return _save(Qwen2VLForConditionalGeneration(config), processor, words, folder)
+    return save(Qwen2VLForConditionalGeneration(config), processor, words, folder)
 
 
-def _save(model: object, processor: object, words: PreTrainedTokenizerFast, folder: Path) -> Path:
+def save(model: object, processor: object, words: PreTrainedTokenizerFast, folder: Path) -> Path:
+    """Write a model with its processor, answers of which end where the tokenizer's text ends."""
     model.generation_config.eos_token_id = words.eos_token_id
     model.generation_config.pad_token_id = words.pad_token_id
     model.save_pretrained(folder)

@@ -12,7 +12,7 @@ from transformers import (
     Idefics3Processor,
 )
 
-from tests.random_vlm import chat_template
+from tests.random_vlm import chat_template, save
 
 SIDE_PX, PATCH_PX, SCALE = 512, 16, 4
 MARKS = ("<image>", "<fake_token_around_image>", "<global-img>", "<row_1_col_1>")
@@ -50,12 +50,8 @@ def build_smollm2(folder: Path, weights: Path) -> Path:
     model = Idefics3ForConditionalGeneration(config)
     model.model.text_model.load_state_dict(language.model.state_dict())
     model.tie_weights()
-    model.generation_config.eos_token_id = words.eos_token_id
-    model.generation_config.pad_token_id = words.pad_token_id
-    model.save_pretrained(folder)
     side = {"longest_edge": SIDE_PX}
     pictures = Idefics3ImageProcessor(size=side, max_image_size=side, do_image_splitting=False)
     tokens = (SIDE_PX // PATCH_PX // SCALE) ** 2
     processor = Idefics3Processor(pictures, words, image_seq_len=tokens, chat_template=chat_template(MARKS[0]))
-    processor.save_pretrained(folder)
-    return folder
+    return save(model, processor, words, folder)

@@ -48,7 +48,7 @@ class Asked:
     """The tower's output for all pictures, (pictures, 256, width)."""
     looked: Looked
     gaps: torch.Tensor
-    """Places left out between pictures and words, (B, 1)."""
+    """Places left out behind the last picture, (B, 1)."""
 
 
 def misread(right: dict[str, Any], notes: str, rng: random.Random) -> dict[str, Any]:
@@ -116,10 +116,9 @@ class Answers(Phase[Asked]):
         ids = batch.words.inputs["input_ids"]
         embeds = self._language.get_input_embeddings()(ids)
         pictures = self._connector(batch.seen).flatten(0, 1)
-        places = (ids == self._model.config.image_token_id).nonzero(as_tuple=True)
-        embeds = embeds.index_put(places, pictures)
-        # Every word stands behind the last picture.
-        behind = (ids == self._model.config.image_token_id).flip(1).cumsum(1).flip(1) == 0
+        pictured = ids == self._model.config.image_token_id
+        embeds = embeds.index_put(pictured.nonzero(as_tuple=True), pictures)
+        behind = pictured.flip(1).cumsum(1).flip(1) == 0
         outputs = self._language(
             inputs_embeds=embeds,
             position_ids=torch.arange(ids.shape[1]) + behind * batch.gaps,

@@ -17,6 +17,7 @@ _SAMPLE = 512
 _BOTH = 2
 """Pictures of a question with objects: the whole, and the sheet."""
 _RIDGE, _SHARP = 100.0, 1.5
+"""How strongly the regression is held back, and how large the lookup's weights begin: a cell gets over nine tenths."""
 LOOKUP = ("layers.0.self_attn.q_proj", "layers.0.self_attn.k_proj")
 """The matrices of the language model that begin as a lookup."""
 
@@ -39,22 +40,26 @@ def begin(
             block[:, row : row + half, column : column + half] = head.weight[:, None, None]
             rows.append(block.flatten(1))
     seen = [lesson.seen.float() for lesson in lessons[:_SAMPLE]]
+    both = torch.stack([one for one in seen if len(one) == _BOTH])
     with torch.no_grad():
-        known = torch.cat([*rows, _which_cell(model, [one for one in seen if len(one) == _BOTH])])
+        known = torch.cat([*rows, _which_cell(model, both)])
         weight[: len(known)] = known
         said = model.model.connector(torch.cat(seen))
         scale = model.get_input_embeddings().weight.std() / said.flatten(0, 1).std(dim=0)
         weight *= scale[:, None]
-        sheets = model.model.connector(torch.stack([one[1] for one in seen if len(one) == _BOTH])).mean(dim=0)
-        _begin_lookup(
-            model, tokenizer, len(known) - _BOTH * IMAGE_TOKENS, sheets[:, len(known) - IMAGE_TOKENS : len(known)]
-        )
+        cells = model.model.connector(both[:, 1]).mean(dim=0)[:, len(known) - IMAGE_TOKENS : len(known)]
+        _begin_lookup(model, tokenizer, len(known) - _BOTH * IMAGE_TOKENS, cells)
 
 
-def _which_cell(model: Idefics3ForConditionalGeneration, seen: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Weights that tell the cells of two pictures apart, by ridge regression, (2 * cells, connector's inputs)."""
-    inputs = model.model.connector.pixel_shuffle(torch.cat(list(seen)), SCALE).flatten(0, 1)
-    cells = torch.eye(len(inputs) // len(seen)).repeat(len(seen), 1)
+def _which_cell(model: Idefics3ForConditionalGeneration, both: torch.Tensor) -> torch.Tensor:
+    """Weights that tell the cells of two pictures apart, by ridge regression, (2 * cells, connector's inputs).
+
+    Args:
+        model: The model.
+        both: What the tower sees of questions of two pictures, (questions, 2, patches, width).
+    """
+    inputs = model.model.connector.pixel_shuffle(both.flatten(0, 1), SCALE).flatten(0, 1)
+    cells = torch.eye(_BOTH * IMAGE_TOKENS).repeat(len(both), 1)
     inputs, cells = inputs - inputs.mean(dim=0), cells - cells.mean(dim=0)
     ridge = _RIDGE * torch.eye(inputs.shape[1])
     return torch.linalg.solve(inputs.T @ inputs + ridge, inputs.T @ cells).T
