@@ -32,6 +32,7 @@ def build_smollm2(folder: Path, weights: Path) -> Path:
     words.add_special_tokens({"additional_special_tokens": list(MARKS)})
     language = AutoModelForCausalLM.from_pretrained(weights.parent, gguf_file=weights.name, dtype=torch.float32)
     language.resize_token_embeddings(len(words), mean_resizing=False)
+    del language.config.quantization_config  # how the GGUF was packed; vLLM would take the weights for packed ones
     config = Idefics3Config(
         text_config=language.config,
         vision_config={
