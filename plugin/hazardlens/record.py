@@ -28,6 +28,10 @@ CameraState = Literal["online", "offline", "reconnecting", "ended"]
 Fields = dict[str, Any]
 """Field values by name, as the schema defines them."""
 
+UNSURE_BELOW = 0.5
+"""A verdict is unsure where its `p` is below this, for something else is more likely than not, or its `mask_mass`, for
+the model would rather have said what the schema does not allow."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Confidence:
@@ -48,6 +52,11 @@ class Confidence:
     mask_mass: float
     unresolved: float = 0.0
     exact: dict[str, float] | None = None
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether `p` or `mask_mass` is below `UNSURE_BELOW`."""
+        return min(self.p, self.mask_mass) < UNSURE_BELOW
 
     def to_dict(self) -> dict[str, Any]:
         """The confidence as `schemas/record.json` spells it, rounded to four digits."""
@@ -289,11 +298,25 @@ class FrameRecord:
             field: Name of a field.
             detection: Id of the detection, or None for the frame's own field.
         """
-        fields = self.fields if detection is None else self.detections[detection].fields
+        own = self._confidence_in(field, detection)
+        return None if own is None else own.p
+
+    def is_unsure(self, field: str, *, detection: int | None = None) -> bool:
+        """Whether the model was unsure of the value that a field has now, as far as is known; arguments as above."""
+        own = self._confidence_in(field, detection)
+        return own is not None and own.is_unsure
+
+    def _confidence_in(self, field: str, detection: int | None) -> Confidence | None:
+        """The confidence in the value that a field has now."""
         own = (self.confidence or {}).get(_field_key(field, detection))
-        if own is None or fields is None or field not in fields:
+        if own is None:
             return None
-        return own.p if own.choices.get(choice_name(fields[field])) == own.p else None
+        fields = self.fields
+        if detection is not None:
+            fields = next((one.fields for one in self.detections if one.id == detection), None)
+        if fields is None or field not in fields:
+            return None
+        return own if own.choices.get(choice_name(fields[field])) == own.p else None
 
     def had_choice(self, field: str, *, detection: int | None = None) -> bool:
         """Whether the model could have given a field another value, as far as is known; arguments as above."""

@@ -296,3 +296,47 @@ def test_the_mark_covers_no_fields(size_wh: tuple[int, int], left: float) -> Non
     label = high[top : top + round(1.25 * max(11, height / 36))]
     assert label.any(axis=1).all(), "the whole height of the label is seen"
     assert np.array_equal(plain[height // 2 + 4 :], marked[height // 2 + 4 :]), "and so is the footer"
+
+
+@pytest.mark.parametrize(
+    ("p", "mask_mass", "words", "grey"),
+    [
+        (0.99, 0.9, "none 99%", False),
+        (0.5, 0.5, "none 50%", False),
+        (0.48, 1.0, "none 48%?", True),
+        (0.99, 0.49, "none 99%?", True),
+    ],
+)
+def test_an_unsure_none_is_grey_and_has_a_question_mark(p: float, mask_mass: float, words: str, grey: bool) -> None:
+    """Of the frame and of an object, whichever of them is unsure."""
+    own = Confidence(p=p, choices={"none": p, "fire": 1 - p}, mask_mass=mask_mass)
+    sure = Confidence(p=0.9, choices={"none": 0.9, "fire": 0.1}, mask_mass=1.0)
+    made = record(answered("none", "none"), OK)
+    painter, plain = Painter(SCHEMA, (320, 240), {}), np.zeros((240, 320, 3), np.uint8)
+    seen = _UNKNOWN_BGR if grey else _RANK_BGR[0]
+    for known, colours in (((own, sure), (_RANK_BGR[0], seen)), ((sure, own), (seen, _RANK_BGR[0]))):
+        told = replace(made, confidence=dict(zip(("hazard", "/detections/0/fields/hazard"), known, strict=True)))
+        image = painter.draw(plain.copy(), told)
+        assert (tuple(image[130, 100]), tuple(image[239, 5])) == colours
+        assert painter.colour(told) == colours[1]
+        labelled = painter.add_verdicts(plain.copy(), told, of_objects=True)
+        assert (labelled[:200] == colours[0]).all(axis=2).any()
+        assert words in (painter._verdict(told), painter._verdict(told, told.detections[0]))
+
+
+def test_any_verdict_that_is_unsure_is_marked_and_a_hazard_keeps_its_colour() -> None:
+    made = replace(record(answered("fire", "high"), OK), confidence={"hazard": confidence("fire", 0.4)})
+    painter = Painter(SCHEMA, (320, 240), {})
+    assert painter._verdict(made) == "fire 40%?, high"
+    assert painter.colour(made) == _RANK_BGR[3]
+    changed = replace(made, fields=answered("none", "none"))
+    assert painter.colour(changed) == _RANK_BGR[0], "a rule said none, and nothing is known of how sure that is"
+
+
+def test_the_confidence_of_an_object_is_found_among_those_that_remain() -> None:
+    made = record(answered("none", "none"), OK)
+    other = replace(made.detections[0], id=5, fields={"hazard": "fire", "severity": "low"})
+    known = {"/detections/5/fields/hazard": confidence("fire", 0.3)}
+    made = replace(made, detections=(other,), confidence=known)
+    assert Painter(SCHEMA, (320, 240), {})._verdict(made, other) == "fire 30%?, low"
+    assert not made.is_unsure("hazard", detection=0)

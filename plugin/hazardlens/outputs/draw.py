@@ -44,7 +44,8 @@ class Painter:
     """Draws records on their frames.
 
     Colour tells the rank of the schema's `severity` (or of its last choice field); grey means that nothing is
-    known, which is not the same as no hazard: nobody has said anything, or the field may hold a value without a rank.
+    known, which is not the same as no hazard: nobody has said anything, the model was unsure of the lowest rank
+    (`FrameRecord.is_unsure`), or the field may hold a value without a rank. A percentage that is unsure has a "?".
 
     Args:
         schema: The schema that the records' fields follow.
@@ -77,7 +78,7 @@ class Painter:
         for name, corners in self._zones.items():
             self._draw_zone(image, name, corners)
         for detection in record.detections:
-            self._draw_box(image, detection)
+            self._draw_box(image, record, detection)
         taken = self._mark_places(image.shape[1])
         for detection in record.detections:
             taken.append(self._draw_label(image, record, detection, taken))
@@ -100,7 +101,7 @@ class Painter:
                 patch = _letters(verdict, self._letters_px)
                 left, bottom = round(detection.box_xyxy[0]), round(detection.box_xyxy[3])
                 top = min(max(0, bottom - patch.shape[0]), image.shape[0] - 1)
-                _blit(image, patch, left, top, background=self._colour(detection.fields, "object"))
+                _blit(image, patch, left, top, background=self._colour(record, detection))
         self._draw_mark(image)
         self._draw_footer(image, record)
         return image
@@ -115,14 +116,14 @@ class Painter:
 
     def colour(self, record: FrameRecord) -> tuple[int, int, int]:
         """Colour of a frame's verdict as blue, green, red; grey where nothing is known."""
-        return self._colour(record.fields, "frame")
+        return self._colour(record)
 
-    def _draw_box(self, image: NDArray[np.uint8], detection: DetectionRecord) -> None:
+    def _draw_box(self, image: NDArray[np.uint8], record: FrameRecord, detection: DetectionRecord) -> None:
         """A box in the colour of its verdict, with a dark casing that sets it off from any ground."""
         x1, y1, x2, y2 = (round(value) for value in detection.box_xyxy)
         for colour, line_px in (
             (_CASING_BGR, self._line_px + 2),
-            (self._colour(detection.fields, "object"), self._line_px),
+            (self._colour(record, detection), self._line_px),
         ):
             cv2.rectangle(image, (x1, y1), (x2, y2), colour, line_px)
 
@@ -138,7 +139,7 @@ class Painter:
         top = _free_top(_Area(left, max(0, y1 - height), left + width, max(0, y1 - height) + height), taken)
         if top + height > image.shape[0]:
             top = max(0, y1 - height)
-        _blit(image, patch, left, top, background=self._colour(detection.fields, "object"))
+        _blit(image, patch, left, top, background=self._colour(record, detection))
         return _Area(left, top, left + width, top + height)
 
     def _draw_mark(self, image: NDArray[np.uint8]) -> None:
@@ -167,7 +168,7 @@ class Painter:
         said = _lines(notes, self._letters_px, image.shape[1]) if isinstance(notes, str) else []
         told = [_rendered(line, state_px) for line in _wrapped(state, state_px, image.shape[1])]
         lines = [*said, *told]
-        colour = self._colour(record.fields, "frame")
+        colour = self._colour(record)
         bottom = image.shape[0] - 2 * self._line_px
         top = max(0, bottom - sum(line.shape[0] for line in lines))
         image[top:bottom] //= 3
@@ -194,18 +195,47 @@ class Painter:
             for name, value in own.items()
             if record.had_choice(name, detection=of) or not any(same(value, other) for other in open_ones)
         }
-        return ", ".join(_told(told, {name: record.confidence_of(name, detection=of) for name in told}))
+        return ", ".join(_told(told, {name: sureness(record, name, detection=of) for name in told}))
 
-    def _colour(self, fields: Fields | None, scope: Scope) -> _Colour:
-        chosen = self._choices(fields, scope)
+    def _colour(self, record: FrameRecord, detection: DetectionRecord | None = None) -> _Colour:
+        scope: Scope = "frame" if detection is None else "object"
+        chosen = self._choices(record.fields if detection is None else detection.fields, scope)
         if not chosen:
             return _UNKNOWN_BGR
         name = "severity" if "severity" in chosen else list(chosen)[-1]
         ranks = self._schema.rank(name, scope=scope) or []
         place = place_in(ranks, chosen[name])
-        if place is None:
+        if place is None or (place == 0 and self._lowest_is_unsure(record, detection, chosen, chosen[name])):
             return _UNKNOWN_BGR
         return _RANK_BGR[round(place * (len(_RANK_BGR) - 1) / max(1, len(ranks) - 1))]
+
+    def _lowest_is_unsure(
+        self, record: FrameRecord, detection: DetectionRecord | None, chosen: Fields, lowest: object
+    ) -> bool:
+        """Whether the model was unsure of a value that stands lowest, or that is the same as the `lowest` rank.
+
+        A severity of `none` may follow from a hazard of `none`; then only that of the hazard is known.
+        """
+        scope: Scope = "frame" if detection is None else "object"
+        of = None if detection is None else detection.id
+        return any(
+            record.is_unsure(name, detection=of)
+            for name, value in chosen.items()
+            if same(value, lowest) or place_in(self._schema.rank(name, scope=scope) or [], value) == 0
+        )
+
+
+def sureness(record: FrameRecord, field: str, *, detection: int | None = None) -> str:
+    """A model's confidence in a field's value in words: `84%`, `48%?` where it was unsure, nothing where unknown.
+
+    Args:
+        record: The frame's record.
+        field: Name of the field.
+        detection: Id of the detection, or None for the frame's own field.
+    """
+    p = record.confidence_of(field, detection=detection)
+    mark = "?" if record.is_unsure(field, detection=detection) else ""
+    return "" if p is None else f"{p:.0%}{mark}"
 
 
 def write_line(image: NDArray[np.uint8], text: str, x: int, y: int, size_px: int) -> None:
@@ -235,7 +265,7 @@ def _is_choice(schema: object) -> bool:
     return any(_is_choice(branch) or (isinstance(branch, dict) and "const" in branch) for branch in branches)
 
 
-def _told(values: Fields, sure: Mapping[str, float | None]) -> Iterator[str]:
+def _told(values: Fields, sure: Mapping[str, str]) -> Iterator[str]:
     """Each verdict in words: text as it stands where no other field says the same, all else behind the field's name."""
     for name, value in values.items():
         alike = any(other != name and same(values[other], value) for other in values)
@@ -243,7 +273,7 @@ def _told(values: Fields, sure: Mapping[str, float | None]) -> Iterator[str]:
             words = [name, value] if alike else [value]
         else:
             words = [name, _YES_NO[value] if isinstance(value, bool) else choice_name(value)]
-        yield " ".join([*words, *([] if sure[name] is None else [f"{sure[name]:.0%}"])])
+        yield " ".join([*words, *([sure[name]] if sure[name] else [])])
 
 
 def _free_top(wanted: _Area, taken: Sequence[_Area]) -> int:
