@@ -143,5 +143,15 @@ def _counts(counter: Counter[str]) -> str:
 def _stretch(stretch: Stretch) -> str:
     said = f"unknown ({stretch.status})"
     if stretch.fields is not None:
-        said = ", ".join(map(str, stretch.fields.values())) or "answered"
+        said = (", ".join(map(str, stretch.fields.values())) or "answered") + _sureness(stretch)
     return f"{stretch.from_s:8.2f} s to {stretch.to_s:8.2f} s  {said}"
+
+
+def _sureness(stretch: Stretch) -> str:
+    """How sure the answers of a stretch were of their hazard; nothing where that is unknown."""
+    if stretch.p_median is None or stretch.p_least is None:
+        return ""
+    median, least = f"{stretch.p_median:.0%}", f"{stretch.p_least:.0%}"
+    more = [f"least {least}"] if least != median else []
+    more += [f"{stretch.unsure} unsure"] if stretch.unsure else []
+    return f"  {median}" + (f" ({', '.join(more)})" if more else "")

@@ -19,8 +19,8 @@ from hazardlens.monitor.run import LiveRun
 from hazardlens.monitor.start import start
 from hazardlens.outputs.base import Output
 from hazardlens.outputs.board import Board
-from hazardlens.outputs.draw import headline
-from hazardlens.outputs.summary import Summary
+from hazardlens.outputs.draw import headline, sureness
+from hazardlens.outputs.summary import hazard_field, verdict
 from hazardlens.parts import Parts, load, settle
 from hazardlens.record import FrameRecord
 from hazardlens.schema import FieldSchema
@@ -139,8 +139,15 @@ def _lines(record: FrameRecord, schema: FieldSchema) -> Iterator[str]:
         wait = f", next try in {event.wait_s:.1f} s" if event.wait_s is not None else ""
         yield f"{place}: {event.state}{f': {event.reason}' if event.reason else ''}{wait}"
     elif record.vlm.attempts or record.vlm.status == "error":
-        verdict = Summary(source=record.source, schema=schema, setup={}).verdict(record.fields or {})
-        yield f"{place}, frame {record.frame}: {headline(record, ', '.join(map(str, verdict.values())))}"
+        yield f"{place}, frame {record.frame}: {headline(record, _said(record, schema))}"
     for alert in record.alerts:
         track = "" if alert["track_id"] is None else f", {alert['class']} {alert['track_id']}"
         yield f"{place}, frame {alert['frame']}: ALERT {alert['rule']} {alert['state']}{track}: {alert['why']}"
+
+
+def _said(record: FrameRecord, schema: FieldSchema) -> str:
+    """The frame's verdict, and how sure the model was of its hazard where that is known."""
+    said = verdict(schema, record.fields or {})
+    hazard = hazard_field(said)
+    sure = sureness(record, hazard) if hazard is not None else ""
+    return ", ".join(map(str, said.values())) + (f"  {sure}" if sure else "")

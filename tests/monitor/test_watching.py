@@ -9,8 +9,10 @@ from rich.console import Console
 
 from hazardlens.errors import InputError
 from hazardlens.outputs.rotating import RotatingLines
+from hazardlens.record import Confidence, FrameRecord, VlmState
+from hazardlens.schema import FieldSchema
 from hazardlens.testing.video import draw_video
-from hazardlens.watching import Watch, watch
+from hazardlens.watching import Watch, _lines, watch
 from tests.alerts.test_outputs import parts, pipeline
 
 
@@ -75,3 +77,28 @@ def test_a_window_without_a_screen_is_refused(clip: Path, monkeypatch: pytest.Mo
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     with pytest.raises(InputError, match="no screen"):
         watched(f"gate={clip}", show=True)
+
+
+@pytest.mark.parametrize(
+    ("p", "mask_mass", "words"),
+    [
+        (None, 1.0, "none, none"),
+        (0.84, 1.0, "none, none  84%"),
+        (0.48, 1.0, "none, none  48%?"),
+        (0.99, 0.1, "none, none  99%?"),
+    ],
+)
+def test_an_answer_tells_how_sure_it_is(p: float | None, mask_mass: float, words: str) -> None:
+    own = None if p is None else {"hazard": Confidence(p=p, choices={"none": p}, mask_mass=mask_mass)}
+    record = FrameRecord(
+        source="gate",
+        frame=3,
+        time_s=0.3,
+        size_wh=(4, 4),
+        detections=(),
+        fields={"notes": "All is calm.", "hazard": "none", "severity": "none"},
+        vlm=VlmState(status="ok", frame=3, age_s=0.0, attempts=1),
+        confidence=own,
+        at="2026-12-01T08:00:00Z",
+    )
+    assert list(_lines(record, FieldSchema.load("hazard"))) == [f"2026-12-01T08:00:00Z  gate, frame 3: {words}"]

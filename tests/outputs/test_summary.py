@@ -1,6 +1,7 @@
 """The account of a run."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from hazardlens.errors import OutputError
 from hazardlens.frames.base import Frame
 from hazardlens.merge.outcome import Outcome
 from hazardlens.outputs.summary import Summary, write_summary
-from hazardlens.record import Contradiction, FrameRecord, RuleTrace, VlmState
+from hazardlens.record import Confidence, Contradiction, FrameRecord, RuleTrace, VlmState
 from hazardlens.schema import FieldSchema
 from hazardlens.vlm.base import Answer, Reply
 
@@ -131,3 +132,56 @@ def test_it_is_written_whole_or_not_at_all(summary: Summary, tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == [path]
     with pytest.raises(OutputError, match="absent"):
         write_summary(tmp_path / "absent" / "summary.json", {})
+
+
+def weighed(index: int, p: float | None, *, of: int | None = None, mask_mass: float = 1.0, **fields: str) -> Outcome:
+    made = outcome(index, CALM | fields, "ok" if of is None else "carried")
+    own = None if p is None else {"hazard": Confidence(p=p, choices={"none": p}, mask_mass=mask_mass)}
+    state = replace(made.record.vlm, frame=index if of is None else of)
+    return replace(made, record=replace(made.record, vlm=state, confidence=own))
+
+
+@pytest.mark.parametrize(
+    ("sure", "told"),
+    [
+        ([0.99], (0.99, 0.99, 0)),
+        ([0.6166], (0.6166, 0.6166, 0)),
+        ([0.9, 0.618, 0.84], (0.618, 0.84, 0)),
+        ([0.9, 0.618], (0.618, 0.618, 0)),
+        ([0.9, 0.57, 0.5], (0.5, 0.57, 0)),
+        ([0.49, 0.3, 1.0], (0.3, 0.49, 2)),
+        ([None, 0.7, None], (0.7, 0.7, 0)),
+        ([None], (None, None, 0)),
+    ],
+)
+def test_a_stretch_tells_how_sure_its_answers_were(sure: list, told: tuple) -> None:
+    summary = Summary(source="x", schema=FieldSchema.load("hazard"), setup={})
+    for index, p in enumerate(sure):
+        summary.add(weighed(2 * index, p))
+        summary.add(weighed(2 * index + 1, p, of=2 * index))
+    (stretch,) = summary.timeline
+    assert (stretch.p_least, stretch.p_median, stretch.unsure) == told
+    (written,) = json.loads(json.dumps(summary.to_dict(complete=True)))["timeline"]
+    assert (written["p_least"], written["p_median"], written["unsure"]) == told
+
+
+def test_the_median_of_many_answers_is_near_the_true_one_and_each_stretch_has_its_own() -> None:
+    summary = Summary(source="x", schema=FieldSchema.load("hazard"), setup={})
+    many = np.random.default_rng(0).uniform(0.2, 1.0, 999)
+    for index, p in enumerate(many):
+        summary.add(weighed(index, float(p)))
+    summary.add(outcome(999, None, "error"))
+    summary.add(weighed(1000, 0.9, of=998))
+    summary.add(weighed(1001, 0.95, mask_mass=0.2))
+    first, lost, last = summary.timeline
+    assert 0 <= np.median(many) - first.p_median <= 0.01
+    assert (first.p_least, first.unsure) == (round(min(many), 4), (many < 0.5).sum())
+    assert (lost.p_least, lost.p_median, lost.unsure) == (None, None, 0)
+    assert (last.p_least, last.p_median, last.unsure) == (0.9, 0.9, 1)
+    assert len(summary._percents) <= 101
+
+
+def test_a_hazard_that_a_rule_changed_has_no_confidence() -> None:
+    summary = Summary(source="x", schema=FieldSchema.load("hazard"), setup={})
+    summary.add(weighed(0, 0.9, hazard="fire", severity="high"))
+    assert summary.timeline[0].p_median is None

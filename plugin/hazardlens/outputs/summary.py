@@ -30,6 +30,10 @@ class Stretch:
         from_s: Time of the first frame in seconds.
         to_s: Time of the last frame in seconds.
         frames: How many frames.
+        p_least: The least probability that an answer gave to its hazard, or None where none is known.
+        p_median: The median of these, rounded down to a hundredth, but never below the least; of an even number, the
+            lower of the two in the middle.
+        unsure: How many answers were unsure of their hazard (`Confidence.is_unsure`).
     """
 
     fields: Fields | None
@@ -37,6 +41,9 @@ class Stretch:
     from_s: float
     to_s: float
     frames: int = 1
+    p_least: float | None = None
+    p_median: float | None = None
+    unsure: int = 0
 
 
 @dataclass(kw_only=True)
@@ -72,6 +79,8 @@ class Summary:
     timeline: list[Stretch] = field(default_factory=list)
     stages: Stages = field(default_factory=Stages)
     _started: float = field(default_factory=time.perf_counter)
+    _percents: Counter[int] = field(default_factory=Counter)
+    _weighed: int | None = None
 
     @property
     def questions(self) -> int:
@@ -98,7 +107,7 @@ class Summary:
 
     def verdict(self, fields: Fields) -> Fields:
         """The choice fields among a frame's `fields`."""
-        return {name: value for name, value in fields.items() if self.schema.rank(name, scope="frame") is not None}
+        return verdict(self.schema, fields)
 
     def _count_answer(self, outcome: Outcome) -> None:
         answer = outcome.answer
@@ -134,9 +143,24 @@ class Summary:
             last.to_s = record.time_s
             last.frames += 1
         else:
-            self.timeline.append(
-                Stretch(fields=fields, status=record.vlm.status, from_s=record.time_s, to_s=record.time_s)
-            )
+            self._percents.clear()
+            self._weighed = None
+            last = Stretch(fields=fields, status=record.vlm.status, from_s=record.time_s, to_s=record.time_s)
+            self.timeline.append(last)
+        if fields is not None and record.vlm.frame != self._weighed:
+            self._weighed = record.vlm.frame
+            self._weigh(last, record, hazard_field(fields))
+
+    def _weigh(self, stretch: Stretch, record: FrameRecord, hazard: str | None) -> None:
+        """Take an answer's confidence into the last stretch; percents are counted, so memory is bounded."""
+        p = None if hazard is None else record.confidence_of(hazard)
+        if hazard is None or p is None:
+            return
+        stretch.unsure += record.is_unsure(hazard)
+        self._percents[int(100 * p + 1e-9)] += 1
+        least = p if stretch.p_least is None else min(p, stretch.p_least)
+        stretch.p_least = round(least, 4)
+        stretch.p_median = max(_median_percent(self._percents) / 100, stretch.p_least)
 
     def to_dict(self, *, complete: bool, reason: str | None = None) -> dict[str, Any]:
         """The summary as plain JSON types.
@@ -177,6 +201,16 @@ class Summary:
         }
 
 
+def verdict(schema: FieldSchema, fields: Fields) -> Fields:
+    """The choice fields among a frame's `fields`."""
+    return {name: value for name, value in fields.items() if schema.rank(name, scope="frame") is not None}
+
+
+def hazard_field(verdict: Fields) -> str | None:
+    """The field of a verdict whose confidence is told: `hazard`, or where there is none the first; None of nothing."""
+    return "hazard" if "hazard" in verdict else next(iter(verdict), None)
+
+
 def write_summary(path: Path, summary: dict[str, Any]) -> None:
     """Write the summary whole, or leave what was there.
 
@@ -191,6 +225,16 @@ def write_summary(path: Path, summary: dict[str, Any]) -> None:
     except OSError as error:
         part.unlink(missing_ok=True)
         raise OutputError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _median_percent(counts: Counter[int]) -> int:
+    """The median of counted percents; of an even number, the lower of the two in the middle."""
+    middle, passed = (counts.total() + 1) // 2, 0
+    for percent in sorted(counts):
+        passed += counts[percent]
+        if passed >= middle:
+            break
+    return percent
 
 
 def _spread(values: list[float]) -> dict[str, float] | None:
