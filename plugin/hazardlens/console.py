@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from types import TracebackType
 from typing import Self
 
@@ -20,6 +21,8 @@ from hazardlens.record import FrameRecord
 from hazardlens.video import VideoRun
 
 _TIMELINE_AT_MOST = 30
+_FAILED = frozenset({"truncated", "invalid", "refused", "timeout", "error"})
+"""Statuses that only a frame that was asked about has."""
 
 
 def print_error(console: Console, error: HazardlensError) -> None:
@@ -90,9 +93,10 @@ def print_run(console: Console, summary: Summary, folder: VideoFolder) -> None:
     lines = counts(summary)
     if summary.alerts:
         lines.append(f"  alerts: {_counts(summary.alerts)}")
-    lines += [f"  {_stretch(stretch)}" for stretch in summary.timeline[:_TIMELINE_AT_MOST]]
-    if len(summary.timeline) > _TIMELINE_AT_MOST:
-        lines.append(f"  ... {len(summary.timeline) - _TIMELINE_AT_MOST} more stretches in {SUMMARY}")
+    told = list(_timeline(summary))
+    lines += [f"  {line}" for line in told[:_TIMELINE_AT_MOST]]
+    if len(told) > _TIMELINE_AT_MOST:
+        lines.append(f"  ... {len(told) - _TIMELINE_AT_MOST} more stretches in {SUMMARY}")
     if summary.demo:
         lines.append("  made with demo models, which know drawn scenes only: it says nothing of real footage")
     lines.append(f"  {where(folder)}")
@@ -140,11 +144,34 @@ def _counts(counter: Counter[str]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counter.most_common())
 
 
-def _stretch(stretch: Stretch) -> str:
-    said = f"unknown ({stretch.status})"
-    if stretch.fields is not None:
-        said = (", ".join(map(str, stretch.fields.values())) or "answered") + _sureness(stretch)
-    return f"{stretch.from_s:8.2f} s to {stretch.to_s:8.2f} s  {said}"
+def _timeline(summary: Summary) -> Iterator[str]:
+    """A line for each stretch; neighbours about which nothing is known share one, with all their causes."""
+    has_vlm = summary.setup.get("vlm", "") is not None
+    for known, together in groupby(summary.timeline, key=lambda stretch: stretch.fields is not None):
+        if known:
+            yield from (_line(one, one, _said(one)) for one in together)
+        else:
+            unknown = list(together)
+            yield _line(unknown[0], unknown[-1], _causes(unknown, has_vlm=has_vlm))
+
+
+def _line(first: Stretch, last: Stretch, said: str) -> str:
+    return f"{first.from_s:8.2f} s to {last.to_s:8.2f} s  {said}"
+
+
+def _said(stretch: Stretch) -> str:
+    return (", ".join(map(str, (stretch.fields or {}).values())) or "answered") + _sureness(stretch)
+
+
+def _causes(unknown: Sequence[Stretch], *, has_vlm: bool) -> str:
+    """Why nothing is known, in order; of questions that failed, each frame of which is one, how many where several."""
+    frames: Counter[str] = Counter()
+    for one in unknown:
+        frames["no VLM" if one.status == "skipped" and not has_vlm else one.status] += one.frames
+    if list(frames) == ["no VLM"]:
+        return "no VLM"
+    causes = [f"{count} x {name}" if name in _FAILED and count > 1 else name for name, count in frames.items()]
+    return f"unknown ({', '.join(causes)})"
 
 
 def _sureness(stretch: Stretch) -> str:
