@@ -6,6 +6,7 @@ import io
 import json
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from ultralytics.engine.results import Boxes, Results
 
 from hazardlens.callback.results import FieldResults, Told, geometry
-from hazardlens.record import DetectionRecord, FrameRecord, VlmState
+from hazardlens.record import Confidence, DetectionRecord, FrameRecord, VlmState
 from hazardlens.schema import FieldSchema
 
 SCHEMA = FieldSchema.load("hazard")
@@ -186,6 +187,18 @@ def test_the_picture_shows_verdicts_where_ultralytics_shows_labels() -> None:
     assert tagged.any()
     assert (result.plot(boxes=False)[:100] == plain.plot(boxes=False)[:100]).all(), "nothing but the footer is added"
     assert (result.orig_img == 90).all()
+
+
+def test_the_picture_of_chosen_detections_tells_the_confidence_of_each() -> None:
+    sure = {f"/detections/{number}/fields/severity": 0.3 + 0.1 * number for number in IDS}
+    told = replace(
+        record(),
+        confidence={key: Confidence(p=p, choices={"medium": p, "low": 0.0}, mask_mass=1.0) for key, p in sure.items()},
+    )
+    chosen, without = carrying(told)[[3]], carrying(record())[[3]]
+    assert chosen.detection_records[0].id == 1
+    assert told.is_unsure("severity", detection=1)
+    assert (chosen.plot() != without.plot())[:100].any()
 
 
 def test_the_picture_of_a_demo_model_is_marked() -> None:
