@@ -173,11 +173,12 @@ def test_the_median_of_many_answers_is_near_the_true_one_and_each_stretch_has_it
     summary.add(outcome(999, None, "error"))
     summary.add(weighed(1000, 0.9, of=998))
     summary.add(weighed(1001, 0.95, mask_mass=0.2))
+    summary.add(weighed(1002, 0.97))
     first, lost, last = summary.timeline
     assert 0 <= np.median(many) - first.p_median <= 0.01
     assert (first.p_least, first.unsure) == (round(min(many), 4), (many < 0.5).sum())
     assert (lost.p_least, lost.p_median, lost.unsure) == (None, None, 0)
-    assert (last.p_least, last.p_median, last.unsure) == (0.9, 0.9, 1)
+    assert (last.p_least, last.p_median, last.unsure) == (0.9, 0.95, 1)
     assert len(summary._percents) <= 101
 
 
