@@ -92,6 +92,13 @@ def test_records_of_all_sources_come_as_they_happen_and_are_written(tmp_path: Pa
     assert left() == []
 
 
+def test_the_status_is_written_before_anything_is_seen(tmp_path: Path) -> None:
+    with begin([FakeCamera("a", sessions=[5])], out=tmp_path):
+        status = json.loads((tmp_path / "status.json").read_text())
+        assert status["running"] is True
+        assert status["sources"]["a"]["frames_detected"] == 0
+
+
 def test_an_answer_belongs_to_the_frame_it_saw_and_later_frames_carry_it_until_it_is_stale() -> None:
     vlm = Gate()
     camera = FakeCamera(sessions=[60], fps=None)

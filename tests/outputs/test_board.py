@@ -1,6 +1,8 @@
 """The board, the window and the page: what is seen of a live run."""
 
 import itertools
+import shutil
+import subprocess
 import threading
 
 import cv2
@@ -15,7 +17,7 @@ from hazardlens.frames.base import Frame
 from hazardlens.merge.outcome import Outcome
 from hazardlens.outputs.board import TILE_WH, Board
 from hazardlens.outputs.draw import Painter
-from hazardlens.outputs.page import Page
+from hazardlens.outputs.page import _PAGE, Page
 from hazardlens.outputs.window import Window
 from hazardlens.record import CameraEvent, FrameRecord, VlmState
 from tests.monitor.test_lane import HandClock, eventually
@@ -243,3 +245,35 @@ def test_the_page_is_a_camera_too_as_most_http_cameras_are() -> None:
         feed.close()
     finally:
         page.close(complete=True)
+
+
+BROWSER = """
+const parts = {};
+const make = () => ({hidden: true, textContent: "", className: "", src: "/picture", replaceChildren() {}});
+globalThis.document = {body: make(), createElement: make, getElementById: id => parts[id] ??= make()};
+let next; globalThis.setTimeout = call => { next = call };
+const good = {ok: true, json: async () => ({alerts: [], status: {sources: {}, vlm: null}})};
+const answers = [good, "gone", {ok: false, status: 500}, good];
+globalThis.fetch = async (_, {signal}) => {
+  if (!(signal instanceof AbortSignal)) throw new Error("waits for ever");
+  const answer = answers.shift(); if (answer === "gone") throw new Error(answer); return answer };
+const settle = () => new Promise(done => setImmediate(done));
+const tell = () => console.log(JSON.stringify(
+  [parts.lost.hidden, document.body.className, parts.picture?.src.startsWith("/picture?") ?? false]));
+(async () => { await settle(); tell(); while (answers.length) { next(); await settle(); tell() }
+  console.log(parts.lost.textContent) })();
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="runs the page's script with node")
+def test_a_page_without_contact_is_dark_until_there_is_contact_again() -> None:
+    script = _PAGE.split("<script>")[1].split("</script>")[0]
+    done = subprocess.run(["node", "-e", BROWSER + script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[:4] == [
+        '[true,"",false]',
+        '[false,"old",false]',
+        '[false,"old",false]',
+        '[true,"",true]',
+    ]
+    assert "No contact with hazardlens since " in done.stdout

@@ -44,7 +44,7 @@ class LiveRun(Iterator[FrameRecord]):
         outputs: Get every outcome.
         clock: The clock.
         alerts: The one of the outputs that is told of alerts that end with the run, or None.
-        on_status: Gets the status every ten seconds and at the end, in another thread, or None.
+        on_status: Gets the status at the start, then every ten seconds in another thread, and at the end; or None.
 
     Attributes:
         clock: The clock.

@@ -24,7 +24,7 @@ class Watchdog:
     Args:
         run: The run's parts.
         settings: Time limits.
-        on_status: Gets the status every ten seconds, or None.
+        on_status: Gets the status at the start and every ten seconds, or None.
     """
 
     def __init__(
@@ -43,7 +43,8 @@ class Watchdog:
         self._thread = threading.Thread(target=self._work, name="hazardlens-watchdog", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Begin, and hand out the first status."""
+        self.tell()
         self._thread.start()
 
     def stop(self) -> None:

@@ -41,26 +41,47 @@ body { margin: 0; font: 14px system-ui, sans-serif; background: #1e1e1e; color: 
 img { display: block; max-width: 100% }
 main { padding: 0 12px }
 li.ended { opacity: .6 }
-li.still { color: #f66; font-weight: bold }
+li.still, li.offline, li.reconnecting { color: #f66; font-weight: bold }
+#lost { position: sticky; top: 0; padding: 12px; background: #c00; color: #fff; font-weight: bold }
+.old img, .old main { opacity: .25 }
 </style></head><body>
-<img src="/picture" alt="All sources, with boxes and verdicts">
+<div id="lost" role="alert" hidden></div>
+<img id="picture" src="/picture" alt="All sources, with boxes and verdicts">
 <main><h2>Last alerts</h2><ul id="alerts"></ul><h2>State</h2><ul id="state"></ul></main>
 <script>
 const fill = (id, lines) => document.getElementById(id).replaceChildren(...lines.map(([text, kind]) => {
   const item = document.createElement("li"); item.textContent = text; item.className = kind; return item }));
+const lost = document.getElementById("lost");
+let contact = new Date();
+function lose() {
+  const since = contact.toTimeString().slice(0, 8);
+  lost.textContent = `No contact with hazardlens since ${since}. What is shown is old.`;
+  lost.hidden = false; document.body.className = "old";
+}
+function regain() {
+  contact = new Date();
+  if (lost.hidden) return;
+  lost.hidden = true; document.body.className = "";
+  document.getElementById("picture").src = "/picture?" + contact.getTime();
+}
 async function look() {
   try {
-    const told = await (await fetch("/state")).json();
+    const answer = await fetch("/state", {signal: AbortSignal.timeout(4000), cache: "no-store"});
+    if (!answer.ok) throw new Error(answer.status);
+    const told = await answer.json();
+    regain();
     fill("alerts", told.alerts.map(one =>
       [`${one.at ?? one.time_s + " s"}  ${one.source}: ${one.rule} ${one.state} - ${one.why}`, one.state]));
     const still = told.status.standing_still;
     fill("state", (still ? [[`STANDS STILL: ${still.stage}, for ${still.seconds} s`, "still"]] : [])
       .concat(Object.entries(told.status.sources).map(([name, one]) =>
-      [`${name}: ${one.state}, ${one.frames_detected} frames, ${one.frames_dropped} dropped`, ""]))
+      [`${name}: ${one.state}${one.reason ? ` (${one.reason})` : ""}, ` +
+        `${one.frames_detected} frames, ${one.frames_dropped} dropped`, one.state]))
       .concat(told.status.vlm ? [[`VLM ${told.status.vlm.model}: ${told.status.vlm.state}`, ""]] : []));
-  } catch { fill("state", [["the run has ended", ""]]) }
+  } catch { lose() }
+  setTimeout(look, 2000);
 }
-look(); setInterval(look, 2000);
+look();
 </script></body></html>
 """
 
