@@ -265,6 +265,7 @@ const tell = () => console.log(JSON.stringify(
 """
 
 
+@pytest.mark.full
 @pytest.mark.skipif(shutil.which("node") is None, reason="runs the page's script with node")
 def test_a_page_without_contact_is_dark_until_there_is_contact_again() -> None:
     script = _PAGE.split("<script>")[1].split("</script>")[0]
