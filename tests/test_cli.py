@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -13,7 +14,10 @@ import pytest
 from typer.testing import CliRunner
 
 from hazardlens.cli import app
+from hazardlens.jobs import Job
+from hazardlens.parts import settle
 from hazardlens.testing.video import draw_video, truncate
+from hazardlens.watching import Watch
 from tests.warm import hazardlens
 
 HAZARDLENS = Path(sys.executable).parent / "hazardlens"
@@ -241,6 +245,27 @@ def test_results_are_not_taken_as_input_and_a_question_may_never_come(models: li
         assert run.returncode == 0, run.stderr
         assert {path.name for path in (tmp_path / "out").iterdir()} == {"a"}
     assert "none asked" in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "runs"), [("process", "hazardlens.jobs.run_jobs"), ("live", "hazardlens.watching.watch")]
+)
+def test_files_and_cameras_alike_ask_a_model_on_a_server(
+    command: str, runs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clip = tmp_path / "a.mp4"
+    clip.touch()
+    jobs: list[Job | Watch] = []
+    monkeypatch.setattr("hazardlens.cli._hasty", threading.Event())
+    monkeypatch.setattr(runs, lambda job, **_: jobs.append(job) or 0)
+    address = "http://127.0.0.1:9/v1"
+    options = ["--vlm", "there", "--base-url", address, "--api", "responses", "--concurrency", "3"]
+    run = CliRunner().invoke(app, [command, str(clip), *options, "--set", "vlm.tries=2"])
+    assert run.exit_code == 0, run.output
+    vlm = settle(**jobs[0].parts).pipeline.vlm
+    assert vlm is not None
+    assert (vlm.model, vlm.base_url, vlm.api) == ("there", address, "responses")
+    assert (vlm.concurrency, vlm.tries) == (3, 2)
 
 
 @pytest.mark.parametrize("command", [["process"], ["live"], ["schema", "check"]])

@@ -37,6 +37,11 @@ _BaseUrl = Annotated[
     str | None, typer.Option(metavar="URL", help="Base URL of an OpenAI-compatible server that runs the VLM.")
 ]
 _Api = Annotated[str | None, typer.Option(metavar="API", help="Its API: chat.completions (unless given) or responses.")]
+_Concurrency = Annotated[int | None, typer.Option(metavar="N", min=1, help="Questions to the server at once.")]
+_VlmName = Annotated[
+    str | None,
+    typer.Option(metavar="V", help="Hub name or folder of a VLM, or its name on a server; 'none' for detections only."),
+]
 
 _out = Console(emoji=False)
 _err = Console(stderr=True, emoji=False)
@@ -66,15 +71,10 @@ def process(
     videos: Annotated[list[str], typer.Argument(metavar="VIDEO...", help="Videos, pictures or glob patterns.")],
     pipeline: Annotated[str, typer.Option(help="A shipped pipeline's name, or a pipeline file.")] = "site",
     detector: Annotated[str | None, typer.Option(metavar="W", help="Weights of an Ultralytics model.")] = None,
-    vlm: Annotated[
-        str | None,
-        typer.Option(metavar="V", help="Hub name or folder of a VLM, or its name on a server; 'none' for none."),
-    ] = None,
+    vlm: _VlmName = None,
     base_url: _BaseUrl = None,
     api: _Api = None,
-    concurrency: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Questions to the server at once.")
-    ] = None,
+    concurrency: _Concurrency = None,
     schema: Annotated[
         str | None, typer.Option(metavar="S", help="A shipped schema's name, a .json, .lark or .gbnf file, or JSON.")
     ] = None,
@@ -162,9 +162,10 @@ def live(
     ],
     pipeline: Annotated[str, typer.Option(help="A shipped pipeline's name, or a pipeline file.")] = "site",
     detector: Annotated[str | None, typer.Option(metavar="W", help="Weights of an Ultralytics model.")] = None,
-    vlm: Annotated[
-        str | None, typer.Option(metavar="V", help="Hub name or folder of a VLM; 'none' for detections only.")
-    ] = None,
+    vlm: _VlmName = None,
+    base_url: _BaseUrl = None,
+    api: _Api = None,
+    concurrency: _Concurrency = None,
     schema: Annotated[
         str | None, typer.Option(metavar="S", help="A shipped schema's name, a .json, .lark or .gbnf file, or JSON.")
     ] = None,
@@ -197,7 +198,7 @@ def live(
         "vlm": vlm,
         "schema": schema,
         "every": every,
-        "overrides": _settings(settings or []),
+        "overrides": _remote(base_url, api, concurrency) | _settings(settings or []),
     }
     job = Watch(sources=sources, out=out, parts=parts, quiet=quiet, as_json=as_json, show=show, serve=serve)
     code = watch(job, out=_out, err=_err)
