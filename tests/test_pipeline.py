@@ -246,6 +246,17 @@ def test_the_default_pipeline():
     assert pipeline.ask.new_track == ("person",)
 
 
+def test_null_is_no_rules_and_no_alerts():
+    alerts = {"rules": [{"name": "severe", "when": {"severity": "high"}}]}
+    pipeline = Pipeline.load({"vlm": {"model": "m"}, "rules": [ESCALATE], "alerts": alerts})
+    assert (len(pipeline.rules), len(pipeline.alerts.rules)) == (1, 1)
+    for bare in (
+        pipeline.with_overrides({"rules": None, "alerts": None}),
+        Pipeline.load({"rules": None, "alerts": None}),
+    ):
+        assert (bare.rules, bare.alerts) == ((), Pipeline().alerts)
+
+
 def test_overrides():
     content = {"vlm": {"model": "m", "device": "cpu"}, "rules": [THRESHOLD, ESCALATE], "detector": {"classes": ["car"]}}
     pipeline = Pipeline.load(content)

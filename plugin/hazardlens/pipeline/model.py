@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from hazardlens.errors import PipelineError
 from hazardlens.pipeline.alerts import AlertSettings
@@ -45,11 +45,11 @@ class Pipeline(Part):
         max_age_s: Video time for which an answer is carried on.
         ask: When the VLM is asked.
         zones: Parts of the picture by name.
-        rules: What is done to an answer, in order.
+        rules: What is done to an answer, in order; null in a file for nothing.
         video: Whether an annotated video is written.
         video_crf: Its quality, 0 (lossless) to 51.
         live: What only live sources have.
-        alerts: What alerts are raised for.
+        alerts: What alerts are raised for; null in a file for nothing.
     """
 
     detector: DetectorSettings = DetectorSettings()
@@ -67,6 +67,11 @@ class Pipeline(Part):
     video_crf: int = Field(default=23, ge=0, le=51)
     live: LiveSettings = LiveSettings()
     alerts: AlertSettings = AlertSettings()
+
+    @field_validator("rules", "alerts", mode="before")
+    @classmethod
+    def _null_is_none_of_them(cls, value: object, info: ValidationInfo) -> object:
+        return cls.model_fields[str(info.field_name)].default if value is None else value
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
