@@ -1,11 +1,14 @@
 """What a run is made of is settled before weights are loaded, and nothing odd is taken for nothing."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from hazardlens.errors import PipelineError
 from hazardlens.parts import assemble, settle
+from hazardlens.pipeline import Pipeline
+from hazardlens.schema import FieldSchema
 from hazardlens.testing import FakeDetector, FakeVlm
 from hazardlens.vlm import View
 
@@ -25,6 +28,40 @@ def test_what_cannot_be_used_is_refused(given: dict, message: str) -> None:
     with pytest.raises(PipelineError) as caught:
         settle("site", **given)
     assert message in str(caught.value)
+
+
+LABELS = {"choices": ["none", "smoke", "fire"]}
+ALERT = {"name": "severe", "when": {"severity": "high"}}
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "unfit", "options", "overrides"),
+    [
+        ("site", "rules", "--set 'rules=[]'", {"rules": []}),
+        ({"vlm": {"model": "m"}, "alerts": {"rules": [ALERT]}}, "alerts", "--set alerts=null", {"alerts": None}),
+    ],
+)
+def test_rules_that_do_not_go_with_a_schema_are_the_cause_named_first_and_what_to_type_stands_last(
+    pipeline: object, unfit: str, options: str, overrides: dict
+) -> None:
+    with pytest.raises(PipelineError) as caught:
+        settle(pipeline, schema=LABELS)
+    first, *_, last = str(caught.value).splitlines()
+    assert first.startswith(f"pipeline: its {unfit} do not go with schema ")
+    typed = json.dumps(overrides).replace("null", "None")
+    assert last.endswith(f"{options} on the command line, overrides={typed} from Python.")
+    assert settle(pipeline, schema=LABELS, overrides=overrides).schema.document
+
+
+def test_rules_and_alerts_are_left_out_together_and_classes_come_first() -> None:
+    pipeline = Pipeline.load("site").with_overrides({"alerts.rules": [ALERT]})
+    with pytest.raises(PipelineError, match=r"^pipeline: its rules and alerts do not go with") as caught:
+        pipeline.check(FieldSchema.load(LABELS), None)
+    assert "--set 'rules=[]' --set alerts=null on" in caught.value.help
+    with pytest.raises(PipelineError, match=r"^pipeline: \d+ problems\n  detector.classes: ") as caught:
+        pipeline.with_overrides({"detector.classes": ["persn"]}).check(FieldSchema.load(LABELS), ["person"])
+    assert caught.value.help.startswith("Name classes that the detector has")
+    assert "--set 'rules=[]' --set alerts=null on" in caught.value.help
 
 
 SERVER = {"model": "there", "base_url": "http://127.0.0.1:9/v1"}

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 import hazardlens
+from hazardlens.parts import settle
 from hazardlens.testing.video import draw_video
 
 ROOT = Path(__file__).parent.parent
@@ -81,6 +82,14 @@ def test_the_python_example(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     clip = draw_video(tmp_path / "clip.mp4", frames=25, rate=10)
     exec(example, {"video": clip, "detector": FakeDetector(), "vlm": vlm, "hazardlens": hazardlens})  # noqa: S102
     assert capsys.readouterr().out.splitlines()[0] == "0.0 s: fire. Flames by the wall."
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/schemas.md"])
+def test_another_schema_without_the_rules_is_settled_as_the_pages_say(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    (arguments,) = re.findall(r"schema=\{.*?\}, overrides=\{.*?\}", text)
+    settled = settle("site", **eval(f"dict({arguments})"))  # noqa: S307 - the page's own code
+    assert settled.pipeline.rules == ()
 
 
 def test_the_pipeline_in_the_docs_is_one() -> None:

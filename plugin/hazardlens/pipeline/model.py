@@ -23,7 +23,7 @@ from hazardlens.pipeline.reading import assign, read
 from hazardlens.pipeline.rules import Rule
 from hazardlens.pipeline.settings import AskSettings, DetectorSettings, VlmSettings, Zone
 from hazardlens.pipeline.values import Duration, Part
-from hazardlens.pipeline.wording import listed, refusal
+from hazardlens.pipeline.wording import listed, misfit, refusal, without
 from hazardlens.schema import FieldSchema
 
 
@@ -121,19 +121,23 @@ class Pipeline(Part):
         Raises:
             PipelineError: If anything is named that does not exist, or a value does not fit; all problems are listed.
         """
-        problems, advice = list(class_problems(self, class_names)), ""
-        if problems:
-            advice = "Name classes that the detector has, in a pipeline file of your own."
-        for index, rule in enumerate(self.rules):
-            found = dict.fromkeys(rule_problems(rule, schema))
-            problems += [f"rules.{index} ({rule.name}): {problem}" for problem in found]
-            if found:
-                advice = f"The rules do not go with schema '{schema.name}': use a pipeline that does, or rules: []."
-        for index, alert in enumerate(self.alerts.rules):
-            found = dict.fromkeys(alert_problems(alert, schema))
-            problems += [f"alerts.rules.{index} ({alert.name}): {problem}" for problem in found]
-        if problems:
-            raise PipelineError(listed("pipeline", problems), help=advice)
+        classes = list(class_problems(self, class_names))
+        rules = [
+            f"rules.{index} ({rule.name}): {problem}"
+            for index, rule in enumerate(self.rules)
+            for problem in dict.fromkeys(rule_problems(rule, schema))
+        ]
+        alerts = [
+            f"alerts.rules.{index} ({alert.name}): {problem}"
+            for index, alert in enumerate(self.alerts.rules)
+            for problem in dict.fromkeys(alert_problems(alert, schema))
+        ]
+        if classes or rules or alerts:
+            unfit = [name for name, found in (("rules", rules), ("alerts", alerts)) if found]
+            origin = f"pipeline: {misfit(unfit, schema.name)}" if unfit and not classes else "pipeline"
+            advice = ["Name classes that the detector has, in a pipeline file of your own."] if classes else []
+            advice += [without(unfit)] if unfit else []
+            raise PipelineError(listed(origin, [*classes, *rules, *alerts]), help=" ".join(advice))
 
     def check_asks(self) -> None:
         """See that something would ask a VLM.

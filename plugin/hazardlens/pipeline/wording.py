@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -28,6 +28,21 @@ def listed(origin: str, problems: list[str]) -> str:
     if len(problems) == 1:
         return f"{origin}: {problems[0]}"
     return "\n  ".join([f"{origin}: {len(problems)} problems", *problems])
+
+
+def misfit(parts: Sequence[str], schema: str) -> str:
+    """That `parts` of a pipeline name what a schema does not have."""
+    return f"its {' and '.join(parts)} do not go with schema '{schema}'"
+
+
+def without(parts: Sequence[str]) -> str:
+    """How to do without `parts` of a pipeline, which are lists or null: what to type."""
+    options = " ".join(f"--set '{part}=[]'" if part == "rules" else f"--set {part}=null" for part in parts)
+    overrides = ", ".join(f'"{part}": {"[]" if part == "rules" else "None"}' for part in parts)
+    return (
+        "Name what the schema has, use a pipeline that does, or leave them out: "
+        f"{options} on the command line, overrides={{{overrides}}} from Python."
+    )
 
 
 def refusal(error: ValidationError, *, origin: str) -> PipelineError:
