@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import glob
 import io
 import logging
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -270,6 +272,15 @@ def test_what_is_no_video_is_refused(tmp_path, kind, message):
         VideoFile(path)
     assert str(path) in str(caught.value)
     assert caught.value.help
+
+
+def test_of_a_folder_it_is_told_which_pattern_names_its_videos(tmp_path):
+    folder = tmp_path / "my videos"
+    folder.mkdir()
+    clip = draw_video(folder / "a.mp4", frames=2)
+    with pytest.raises(VideoError) as caught:
+        VideoFile(folder)
+    assert glob.glob(shlex.split(caught.value.help)[-1]) == [str(clip)]  # noqa: PTH207 - as the command line does
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from shlex import quote
 from stat import S_ISDIR, S_ISREG
 
 import av
@@ -82,7 +83,8 @@ def open_media(path: Path) -> InputContainer:
     except OSError as error:
         raise VideoError(f"{path} cannot be read: {error.strerror}", help="Check the path and its rights.") from error
     if S_ISDIR(status.st_mode):
-        raise VideoError(f"{path} is a folder, not a video", help="Name one file in it.")
+        advice = f"Name one file in it; `hazardlens process` also takes a pattern: {quote(f'{path}/*.mp4')}"
+        raise VideoError(f"{path} is a folder, not a video", help=advice)
     if S_ISREG(status.st_mode) and status.st_size == 0:
         raise VideoError(f"{path} is empty (0 bytes)", help="Copy or record it again.")
     # `file:` and `pattern_type` keep names such as `a:b.mp4` and `img%03d.jpg` from being read as URL and sequence.
