@@ -143,6 +143,15 @@ def test_bad_input_is_exit_code_2_names_the_thing_and_writes_nothing(
     assert not (tmp_path / "hazardlens-out").exists()
 
 
+def test_check_of_a_model_that_is_on_no_server_and_not_here_says_both(tmp_path: Path) -> None:
+    run = hazardlens("check", "--vlm", "/no/such/folder", cwd=tmp_path)
+    assert run.returncode == 2, run.stderr
+    first, advice = run.stderr.splitlines()[-2:]
+    assert first.startswith("error: the pipeline names no server for this VLM")
+    assert "/no/such/folder cannot be loaded: no such folder" in first
+    assert "--vlm NAME --base-url URL" in advice
+
+
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_is_exit_code_130_and_resume_goes_on(
     models: list[object], tmp_path: Path, ending: signal.Signals

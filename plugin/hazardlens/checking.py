@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from hazardlens.console import print_error, print_lines
-from hazardlens.errors import InputError, ServerError
+from hazardlens.errors import InputError, ServerError, WeightsError
 from hazardlens.parts import Settled, make_vlm
 from hazardlens.pipeline import VlmSettings
 from hazardlens.schema import FieldSchema
@@ -30,6 +30,7 @@ def check_vlm(settled: Settled, *, out: Console, err: Console) -> int:
 
     Raises:
         InputError: The pipeline has no VLM.
+        WeightsError: One that is on no server cannot be loaded here.
     """
     settings = settled.pipeline.vlm
     if settings is None:
@@ -39,7 +40,13 @@ def check_vlm(settled: Settled, *, out: Console, err: Console) -> int:
 
 
 def _check(settings: VlmSettings, schema: FieldSchema, objects: int, *, out: Console, err: Console) -> int:
-    vlm = make_vlm(settings.model_copy(update={"probe": True}))
+    try:
+        vlm = make_vlm(settings.model_copy(update={"probe": True}))
+    except WeightsError as error:
+        raise WeightsError(
+            f"the pipeline names no server for this VLM, so it would run here. {error.args[0]}",
+            help="Give --vlm NAME --base-url URL for one on a server, or --vlm FOLDER for one that runs here.",
+        ) from error
     failure: ServerError | None = None
     try:
         for count in (0, objects):

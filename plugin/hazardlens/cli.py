@@ -129,7 +129,10 @@ def check(
     pipeline: Annotated[
         str, typer.Argument(metavar="[PIPELINE]", help="A shipped pipeline, or a pipeline file.")
     ] = "site",
-    vlm: Annotated[str | None, typer.Option(metavar="V", help="Name of the model on the server.")] = None,
+    vlm: Annotated[
+        str | None,
+        typer.Option(metavar="V", help="Name of the model on the server, or hub name or folder of one that runs here."),
+    ] = None,
     base_url: _BaseUrl = None,
     api: _Api = None,
     schema: Annotated[str | None, typer.Option(metavar="S", help="A schema, in place of the pipeline's.")] = None,
@@ -138,6 +141,9 @@ def check(
     ] = None,
 ) -> None:
     """Ask a VLM's server a few short questions: does it answer, look at pictures, and hold the schema?
+
+    The server is the pipeline's, or that of --base-url. Where neither names one, the VLM is loaded here, which may
+    fetch it, and the mask holds the schema.
 
     Exit code: 0 all of it; 3 it works, but something is not held or cannot be seen; 2 it cannot be used.
     """
