@@ -3,6 +3,7 @@
 import pytest
 
 from hazardlens.demo.comparison import Comparison, EventRow, FalseAlarm, compare
+from hazardlens.record import Confidence
 
 SEVERITIES = ("none", "low", "medium", "high", "critical")
 TIMES = [round(k / 12, 4) for k in range(37)]
@@ -22,10 +23,14 @@ def truth(*events: tuple[str, str, int, int]) -> dict:
     }
 
 
+def sureness(frame: int, hazard: str) -> Confidence:
+    return Confidence(p=frame / 100, choices={hazard: frame / 100}, mask_mass=0.75)
+
+
 def record(frame: int, hazard: str, severity: str = "low", status: str = "ok") -> dict:
     fields = {"notes": "A note.", "hazard": hazard, "severity": severity}
     # A container's times are not rounded as the truth's are.
-    sure = {"hazard": {"p": frame / 100, "choices": {hazard: frame / 100}}}
+    sure = {"hazard": sureness(frame, hazard).to_dict()}
     return {
         "frame": frame,
         "time_s": frame / 12 - 1e-6,
@@ -69,7 +74,7 @@ def test_the_row_of_an_event(
         after_s=after_s,
         first_severity=first,
         worst_severity=severity,
-        sure=(8 + after_frames) / 100 if after_frames is not None and after_frames % 2 else None,
+        sure=sureness(8 + after_frames, "fire") if after_frames is not None and after_frames % 2 else None,
         instead=instead,
     )
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +17,10 @@ from drawn_site.story import tell
 from hazardlens.cli import app
 from hazardlens.demo.clips import Clip
 from hazardlens.errors import InputError, OutputError, OutputExistsError
+from hazardlens.record import Confidence
 from hazardlens.testing import FakeDetector, FunctionVlm
 from hazardlens.testing.video import draw_video
-from hazardlens.vlm.base import Question
+from hazardlens.vlm.base import Question, Reply, Shown
 
 CLASSES = ("worker", "forklift", "truck", "ladder", "cone", "pallet")
 Say = Callable[[int], tuple[str, str]]
@@ -43,7 +45,20 @@ def clip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clip:
     return made
 
 
-def stand_in(monkeypatch: pytest.MonkeyPatch, say: Say) -> None:
+class SureVlm(FunctionVlm):
+    """As sure of the picture's hazard as it is told to be."""
+
+    p: float | None = None
+
+    def ask(self, question: Question, shown: Shown, cancel: threading.Event) -> Reply:
+        reply = super().ask(question, shown, cancel)
+        if self.p is None:
+            return reply
+        hazard = json.loads(reply.text)["hazard"]
+        return replace(reply, confidence={"/hazard": Confidence(p=self.p, choices={hazard: self.p}, mask_mass=1.0)})
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, say: Say, *, p: float | None = None) -> None:
     """Put a detector and a VLM in place of the models shipped; `say` gives hazard and severity by frame."""
 
     def answer(question: Question) -> dict[str, Any]:
@@ -52,7 +67,8 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, say: Say) -> None:
         return {"notes": "What is seen here.", "hazard": hazard, "severity": severity, "detections": objects}
 
     detector = FakeDetector(lambda frame: [("worker", 1, 10.0, 40.0, 60.0, 120.0)], class_names=CLASSES)
-    vlm = FunctionVlm(answer, name="demo-vlm")
+    vlm = SureVlm(answer, name="demo-vlm")
+    vlm.p = p
     detector.demo = vlm.demo = True
     monkeypatch.setattr("hazardlens.parts._detector", lambda settings: detector)
     monkeypatch.setattr("hazardlens.parts._vlm", lambda settings: vlm)
@@ -96,6 +112,16 @@ def test_the_shipped_clip_end_to_end_twice(
     assert (summary["complete"], summary["demo"], summary["pipeline"]["vlm"]["model"]) == (True, True, "demo-vlm")
     records = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
     assert {record["vlm"]["model"] for record in records} == {"demo-vlm"}
+
+
+@pytest.mark.parametrize(("p", "told"), [(0.84, "84%"), (0.48, "48%?")])
+def test_how_sure_the_first_answer_was(
+    clip: Clip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, p: float, told: str
+) -> None:
+    stand_in(monkeypatch, sees_fire_only, p=p)
+    code, said = run("--out", tmp_path / "out")
+    assert code == 0, said
+    assert f"2.0-3.0 s fire critical 0.0 s {told} high" in said
 
 
 def test_another_clip_is_drawn_from_its_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

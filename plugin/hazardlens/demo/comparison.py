@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hazardlens.record import Confidence
+
 _CALM = "none"
 
 
@@ -22,7 +24,7 @@ class EventRow:
         after_s: Seconds from its beginning to the first answer that names it, or None where none does.
         first_severity: The severity in that answer, or None.
         worst_severity: The worst severity in the answers that name it, or None.
-        sure: Probability that the first of them gave to the hazard, or None where there is none or it is unknown.
+        sure: How sure the first of them was of the hazard, or None where there is none or it is unknown.
         instead: The other hazards that were named meanwhile, `none` among them, the most frequent first.
     """
 
@@ -33,7 +35,7 @@ class EventRow:
     after_s: float | None
     first_severity: str | None
     worst_severity: str | None
-    sure: float | None = None
+    sure: Confidence | None = None
     instead: tuple[str, ...] = ()
 
 
@@ -108,7 +110,7 @@ def _row(
 ) -> EventRow:
     meanwhile = [answer for answer in answers if event["start_s"] <= answer[0]["time_s"] < event["end_s"]]
     named = [
-        (frame["time_s"], fields["severity"], confidence.get("hazard", {}).get("choices", {}).get(event["hazard"]))
+        (frame["time_s"], fields["severity"], confidence.get("hazard"))
         for frame, fields, confidence in meanwhile
         if fields["hazard"] == event["hazard"]
     ]
@@ -122,6 +124,6 @@ def _row(
         after_s=None if first_s is None else first_s - event["start_s"],
         first_severity=first_severity,
         worst_severity=max((severity for _, severity, _ in named), key=severities.index, default=None),
-        sure=sure,
+        sure=sure and Confidence(**sure),
         instead=tuple(hazard for hazard, _ in others.most_common()),
     )

@@ -109,7 +109,7 @@ def _cells(row: EventRow) -> tuple[str, ...]:
     if row.after_s is None:
         return *true, "[red]missed[/red]", "", f"said {', '.join(row.instead)}" if row.instead else "not asked"
     grew = f" → {row.worst_severity}" if row.worst_severity != row.first_severity else ""
-    sure = "" if row.sure is None else f"{row.sure:.0%}"
+    sure = "" if row.sure is None else f"{row.sure.p:.0%}{'?' if row.sure.is_unsure else ''}"
     return *true, f"{row.after_s:.1f} s", sure, f"{row.first_severity}{grew}"
 
 
