@@ -10,13 +10,14 @@ from __future__ import annotations
 import argparse
 import functools
 import random
+from collections.abc import Sequence
 from multiprocessing import Pool
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers import Idefics3Processor
+from transformers import Idefics3ForConditionalGeneration, Idefics3Processor
 
 from drawn_site.dataset import read_image, read_scene, write_dataset
 from drawn_site.rules import Truth
@@ -27,20 +28,21 @@ from site_vlm.architecture import build_model, build_processor, train_tokenizer
 from site_vlm.batches import VERDICTS, squeeze
 from site_vlm.beginning import begin
 from site_vlm.examples import VIEW, make_example, spelled
-from site_vlm.lessons import make_lessons
-from site_vlm.tower import Heads, Tower
+from site_vlm.looking import LookingHeads
+from site_vlm.tower import Heads, Tower, ask_about, see
 
 Image = NDArray[np.uint8]
 
-EARLY, LATE = TRAINING[:10_000], TRAINING[10_000:18_000]
-"""Scenes that the vision tower learns from first, and then; answers are learned from those that it knows less well."""
-TOKENIZER_SCENES = 1_500
-EARLY_STEPS, LATE_STEPS, STEPS = 9_000, 2_800, 2_400
-"""Of the vision tower on either, and then of all else."""
-LATE_RATE = 0.6
-"""Share of the usual learning rates with which the tower goes on."""
-VERSIONS = 2
-"""How often each scene is shown to the finished tower."""
+SEEDS = TRAINING[:18_000]
+TOKENIZER_SCENES, BEGINNING_SCENES = 1_500, 512
+"""What the tokenizer, and what the connector, is made of."""
+TOWER_STEPS, ANSWER_STEPS, JOINT_STEPS = 6_000, 1_500, 3_500
+"""Of the vision tower; then of all else; then of both together."""
+LOOKS = 300
+"""So many of the answers' steps at first are for their heads alone: what learns to look and to write at once learns to
+write without."""
+JOINT_RATE = 0.6
+"""Share of the usual learning rates at which both go on together."""
 
 
 class Scenes:
@@ -56,9 +58,7 @@ class Scenes:
         self._folder, self._seeds = folder, seeds
         with Pool(2, torch.set_num_threads, (1,)) as pool:
             self._known = pool.map(functools.partial(_know, folder, processor), seeds, chunksize=100)
-
-    def __len__(self) -> int:
-        return len(self._seeds)
+        self.things = [len(truth.things) for _, truth in self._known]
 
     def __getitem__(self, index: int) -> tuple[Image, Image, Truth]:
         """A scene's picture, the same as the model sees it, and its truth."""
@@ -75,20 +75,26 @@ def main() -> None:
     options = parser.parse_args()
     torch.manual_seed(0)
     folder = options.scenes or options.out / "scenes"
-    write_dataset(folder, {"train": [*EARLY, *LATE]}, name="vlm")
+    write_dataset(folder, {"train": SEEDS}, name="vlm")
     options.out.mkdir(parents=True, exist_ok=True)
-    words = train_tokenizer(_texts(folder, EARLY[:TOKENIZER_SCENES]), VERDICTS)
+    words = train_tokenizer(_texts(folder, SEEDS[:TOKENIZER_SCENES]), VERDICTS)
     processor, model = build_processor(words), build_model(words)
     print(f"{sum(p.numel() for p in model.parameters()) / 1e6:.2f}M parameters, {len(words)} tokens", flush=True)
-    heads = Heads(model.config.vision_config.hidden_size)
-    for name, seeds, steps, rate in (("early", EARLY, EARLY_STEPS, 1.0), ("late", LATE, LATE_STEPS, LATE_RATE)):
-        scenes = Scenes(folder, seeds, processor)
-        Tower(model, heads, scenes, steps=steps, rate=rate, checkpoint=options.out / f"{name}.pt").run()
-    lessons = list(make_lessons(model, processor, scenes, versions=VERSIONS))
-    del scenes
-    print(f"{len(lessons)} lessons", flush=True)
-    begin(model, processor.tokenizer, heads, lessons)
-    Answers(model, processor, lessons, steps=STEPS, folder=options.out).run()
+    scenes = Scenes(folder, SEEDS, processor)
+    tower, looking = Heads(model.config.vision_config.hidden_size), LookingHeads(model.config.text_config.hidden_size)
+    Tower(model, tower, scenes, steps=TOWER_STEPS, checkpoint=options.out / "tower.pt").run()
+    begin(model, processor.tokenizer, tower, _sights(model, scenes))
+    learn = functools.partial(Answers, model, processor, looking, scenes)
+    learn(steps=ANSWER_STEPS, looks=LOOKS, tower=None, checkpoint=options.out / "answers.pt").run()
+    learn(steps=JOINT_STEPS, rate=JOINT_RATE, tower=tower, checkpoint=options.out / "joint.pt").run()
+
+
+def _sights(model: Idefics3ForConditionalGeneration, scenes: Scenes) -> Sequence[torch.Tensor]:
+    """What the tower sees of some questions' pictures."""
+    _, pictures = ask_about(scenes, [(k, random.Random(k)) for k in range(BEGINNING_SCENES)])
+    with torch.no_grad():
+        seen: Sequence[torch.Tensor] = see(model.model.vision_model, pictures).split(pictures.counts)
+    return seen
 
 
 def _texts(folder: Path, seeds: range) -> list[str]:

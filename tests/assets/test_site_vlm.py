@@ -13,7 +13,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from transformers import Idefics3Processor
+from transformers import Idefics3ForConditionalGeneration, Idefics3Processor
 
 from drawn_site import notes
 from drawn_site.compose import compose
@@ -42,9 +42,38 @@ from site_vlm.batches import (  # noqa: E402
     squeeze,
 )
 from site_vlm.beginning import begin  # noqa: E402
-from site_vlm.lessons import make_lessons  # noqa: E402
 
 Scene = tuple[NDArray[np.uint8], Truth]
+
+
+class Known:
+    """Scenes in memory, as the training takes them."""
+
+    def __init__(self, scenes: list[Scene], processor: Idefics3Processor) -> None:
+        self._known = [(image, squeeze(image, processor), truth) for image, truth in scenes]
+        self.things = [len(truth.things) for _, truth in scenes]
+
+    def __getitem__(self, index: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8], Truth]:
+        return self._known[index]
+
+
+def answering(
+    model: Idefics3ForConditionalGeneration, processor: Idefics3Processor, scenes: Known, folder: Path, *,
+    looks: int = 0, heads: tower.Heads | None = None,
+) -> answers.Answers:  # fmt: skip
+    """A phase of one step."""
+    looking_heads = looking.LookingHeads(model.config.text_config.hidden_size)
+    return answers.Answers(
+        model, processor, looking_heads, scenes, steps=1, looks=looks, tower=heads, checkpoint=folder / "answers.pt"
+    )
+
+
+def sights(model: Idefics3ForConditionalGeneration, scenes: Known, versions: int) -> list[torch.Tensor]:
+    """What a model's tower sees of questions about scenes, so many about each."""
+    chosen = [(k, random.Random(f"{n} {k}")) for n in range(versions) for k in range(len(scenes.things))]
+    _, pictures = tower.ask_about(scenes, chosen)
+    with torch.no_grad():
+        return list(tower.see(model.model.vision_model, pictures).split(pictures.counts))
 
 
 @pytest.fixture(scope="module")
@@ -139,40 +168,61 @@ def test_the_heads_look_where_an_object_is_named(
     assert ("answered hazard" in losses, "answered rank" in losses) == (answered, answered)
 
 
+@pytest.mark.parametrize("joint", [False, True])
 def test_the_language_model_learns_from_what_the_whole_model_sees(
-    scenes: list[Scene], processor: Idefics3Processor, tmp_path: Path
+    scenes: list[Scene], processor: Idefics3Processor, tmp_path: Path, joint: bool
 ) -> None:
-    """The lesson's loss is that of the model itself, given pictures and words as the product gives them."""
+    """The loss of answers is that of the model itself, given pictures and words as the product gives them."""
     model = architecture.build_model(processor.tokenizer)
-    known = [(image, squeeze(image, processor), truth) for image, truth in scenes[:3]]
-    lessons = list(make_lessons(model, processor, known, versions=2))
-    assert len(lessons) == 6
-    assert lessons[0].truth != lessons[3].truth
-    example = examples.make_example(known[0][0], known[0][2], random.Random("0 0"))
-    phase = answers.Answers(model, processor, lessons[:1] * 16, steps=1, folder=tmp_path)
-    batch = phase._batch(answers.LOOK)
+    heads = tower.Heads(model.config.vision_config.hidden_size) if joint else None
+    phase = answering(model, processor, Known(scenes[:3], processor), tmp_path, heads=heads)
+    batch = phase._batch(0)
     assert (batch.gaps > 0).any()
     batch = dataclasses.replace(batch, gaps=torch.zeros_like(batch.gaps))
-    pixels = make_pictures([example], [known[0][1]]).pixels
     with torch.inference_mode():
-        logits = model(**batch.words.inputs, pixel_values=pixels.repeat(16, 1, 1, 1, 1)).logits[:, :-1]
-        told = phase._losses(batch)["answer"]
+        logits = model(**batch.words.inputs, pixel_values=batch.pictures.pixels).logits[:, :-1]
+        losses = phase._losses(batch)
+    assert {"patch", "cell"} & losses.keys() == ({"patch", "cell"} if joint else set())
     weights = batch.words.weights[:, 1:].flatten()
-    losses = torch.nn.functional.cross_entropy(
+    expected = torch.nn.functional.cross_entropy(
         logits.flatten(0, 1), batch.words.labels[:, 1:].flatten(), reduction="none"
     )
-    assert float(told) == pytest.approx(float((losses * weights).sum() / weights.sum()), rel=1e-3)
+    assert float(losses["answer"]) == pytest.approx(float((expected * weights).sum() / weights.sum()), rel=1e-3)
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_the_tower_learns_with_the_answers_only_where_its_heads_do(
+    scenes: list[Scene], processor: Idefics3Processor, tmp_path: Path, joint: bool
+) -> None:
+    torch.manual_seed(0)
+    model = architecture.build_model(processor.tokenizer)
+    heads = tower.Heads(model.config.vision_config.hidden_size) if joint else None
+    before = {name: own.clone() for name, own in model.named_parameters()}
+    answering(model, processor, Known(scenes[:3], processor), tmp_path, heads=heads).run()
+    changed = {name for name, own in model.named_parameters() if not torch.equal(own, before[name])}
+    assert any("text_model" in name for name in changed)
+    assert any("connector" in name for name in changed)
+    assert any("vision_model" in name for name in changed) == joint
+
+
+def test_no_question_comes_twice(scenes: list[Scene], processor: Idefics3Processor, tmp_path: Path) -> None:
+    """Not even about the same scene: what is asked again and again is learned by heart."""
+    model = architecture.build_model(processor.tokenizer)
+    phase = answering(model, processor, Known(scenes[:1], processor), tmp_path)
+    first, second = phase._batch(0), phase._batch(1)
+    shown = [picture for batch in (first, second) for picture in batch.pictures.pixels[:, 1]]
+    assert all(not torch.equal(one, other) for one, other in itertools.combinations(shown, 2))
+    assert torch.equal(first.pictures.pixels, phase._batch(0).pictures.pixels)
 
 
 def test_the_connector_begins_with_what_the_tower_knows(scenes: list[Scene], processor: Idefics3Processor) -> None:
     """Its first outputs are the cell heads', those behind the patch heads' tell cells apart; all are of one size."""
     model = architecture.build_model(processor.tokenizer)
     heads = tower.Heads(model.config.vision_config.hidden_size)
-    known = [(image, squeeze(image, processor), truth) for image, truth in scenes]
-    lessons = list(make_lessons(model, processor, known, versions=2))
+    shown = sights(model, Known(scenes, processor), versions=2)
     size = model.get_input_embeddings().weight.detach().std()
-    begin(model, processor.tokenizer, heads, lessons)
-    seen = torch.cat([lesson.seen.float() for lesson in lessons])
+    begin(model, processor.tokenizer, heads, shown)
+    seen = torch.cat(shown)
     with torch.no_grad():
         said = model.model.connector(seen)
         side, scale = PATCHES // architecture.SCALE, architecture.SCALE
@@ -198,10 +248,9 @@ def test_the_first_head_begins_by_looking_up_an_objects_cell(
     words = processor.tokenizer
     model = architecture.build_model(words)
     model.set_attn_implementation("eager")
-    known = [(image, squeeze(image, processor), truth) for image, truth in scenes if len(truth.things) > 2]
-    lessons = list(make_lessons(model, processor, known, versions=2))
-    begin(model, words, tower.Heads(model.config.vision_config.hidden_size), lessons)
-    phase = answers.Answers(model, processor, lessons, steps=1, folder=tmp_path)
+    known = Known([(image, truth) for image, truth in scenes if len(truth.things) > 2], processor)
+    begin(model, words, tower.Heads(model.config.vision_config.hidden_size), sights(model, known, versions=10))
+    phase = answering(model, processor, known, tmp_path, looks=1)
     found: list[torch.Tensor] = []
     first = model.model.text_model.layers[0].self_attn
     first.register_forward_hook(lambda _module, _given, results: found.append(results[1][:, 0]))
@@ -223,9 +272,7 @@ def test_words_may_stand_at_any_distance_behind_the_pictures(
 ) -> None:
     """A gap moves all words of a question, and nothing between its pictures."""
     model = architecture.build_model(processor.tokenizer)
-    image, truth = scenes[0]
-    lessons = list(make_lessons(model, processor, [(image, squeeze(image, processor), truth)], versions=1))
-    phase = answers.Answers(model, processor, lessons * 16, steps=1, folder=tmp_path)
+    phase = answering(model, processor, Known(scenes, processor), tmp_path, looks=1)
     seen: list[torch.Tensor] = []
     model.model.text_model.register_forward_pre_hook(
         lambda *given: seen.append(given[2]["position_ids"]), with_kwargs=True
@@ -233,8 +280,9 @@ def test_words_may_stand_at_any_distance_behind_the_pictures(
     batch = phase._batch(0)
     with torch.inference_mode():
         phase._losses(batch)
-    last = max(k for k, token in enumerate(lessons[0].prompt) if token == model.config.image_token_id)
-    for row, (gap,) in zip(seen[0].tolist(), batch.gaps.tolist(), strict=True):
+    pictured = batch.words.inputs["input_ids"] == model.config.image_token_id
+    for row, where, (gap,) in zip(seen[0].tolist(), pictured, batch.gaps.tolist(), strict=True):
+        last = int(where.nonzero().max())
         assert row == [*range(last + 1), *range(last + 1 + gap, len(row) + gap)]
 
 
@@ -244,16 +292,17 @@ def test_what_is_read_may_be_wrong_and_what_is_learned_is_right(
     """At first nothing is written; later three in ten answers are given behind what is not true of the picture."""
     words = processor.tokenizer
     model = architecture.build_model(words)
-    known = [(image, squeeze(image, processor), truth) for image, truth in scenes]
-    lessons = list(make_lessons(model, processor, known, versions=1))
-    phase = answers.Answers(model, processor, lessons, steps=1, folder=tmp_path)
-    assert (phase._batch(answers.LOOK - 1).words.labels == IGNORE).all()
+    known = Known(scenes, processor)
+    phase = answering(model, processor, known, tmp_path, looks=1)
+    assert (phase._batch(0).words.labels == IGNORE).all()
     wrong = 0
-    for step in range(answers.LOOK, answers.LOOK + 4):
+    for step in range(1, 5):
         batch = phase._batch(step).words
-        for row, (k, _) in enumerate(phase._order(step)):
-            truth, things = lessons[k].truth, lessons[k].things
-            read = words.decode(batch.inputs["input_ids"][row, len(lessons[k].prompt) :]).split(words.eos_token)[0]
+        examples_of, _ = tower.ask_about(known, phase._order(step))
+        for row, example in enumerate(examples_of):
+            truth, things = example.truth, example.things
+            prompt = prompt_tokens(example, processor)
+            read = words.decode(batch.inputs["input_ids"][row, len(prompt) :]).split(words.eos_token)[0]
             note = json.loads(read)["notes"]
             right = examples.spelled({**examples.answer(truth, things, random.Random(0)), "notes": note})
             learned = words.decode(batch.labels[row][batch.labels[row] != IGNORE])
@@ -315,8 +364,7 @@ def test_a_training_that_was_stopped_goes_on_where_it_was(
     scenes: list[Scene], processor: Idefics3Processor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(training, "BATCH", 2)
-    monkeypatch.setattr(answers, "LOOK", 1)
-    known = [(image, squeeze(image, processor), truth) for image, truth in scenes]
+    known = Known(scenes, processor)
     model = architecture.build_model(processor.tokenizer)
 
     def weights(folder: Path, *lengths: int) -> torch.Tensor:
@@ -327,8 +375,11 @@ def test_a_training_that_was_stopped_goes_on_where_it_was(
             heads = tower.Heads(model.config.vision_config.hidden_size)
             tower.Tower(model, heads, known, steps=2, checkpoint=folder / "tower.pt").run(every=1, until=length)
             if length >= 2:
-                lessons = list(make_lessons(model, processor, known, versions=1))
-                answers.Answers(model, processor, lessons, steps=2, folder=folder).run(every=1, until=length - 2)
+                looking_heads = looking.LookingHeads(model.config.text_config.hidden_size)
+                answers.Answers(
+                    model, processor, looking_heads, known,
+                    steps=2, looks=1, tower=heads, checkpoint=folder / "answers.pt",
+                ).run(every=1, until=length - 2)  # fmt: skip
         return torch.cat([model.lm_head.weight.flatten(), next(model.model.vision_model.parameters()).flatten()])
 
     whole, parts = weights(tmp_path / "a", 4), weights(tmp_path / "b", 1, 2, 3, 4)

@@ -1,9 +1,8 @@
-"""The second part of the training: the language model learns to answer from what the finished tower sees."""
+"""The second part of the training: the language model learns to answer, and then the tower goes on with it."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,15 +15,12 @@ from transformers import Idefics3ForConditionalGeneration, Idefics3Processor
 from drawn_site.rules import SEVERITIES
 
 from .architecture import save
-from .batches import HAZARDS, IGNORE, Words, make_words
+from .batches import HAZARDS, IGNORE, Pictures, Words, make_words, prompt_tokens
 from .beginning import LOOKUP
-from .examples import answer
-from .lessons import Lesson
 from .looking import Looked, LookingHeads, look
+from .tower import Heads, Scenes, ask_about, see
 from .training import Order, Phase
 
-LOOK = 300
-"""So many steps at first are for the heads alone: what learns to look and to write at once learns to write without."""
 MISLED = 0.3
 """Share of the later answers in which the model reads another scene's note, and wrong verdicts, ahead of those that it
 gives: what learns from true ones alone repeats them, and is never in doubt."""
@@ -41,11 +37,10 @@ _WRONG = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """Lessons of a step."""
+    """Questions of a step."""
 
     words: Words
-    seen: torch.Tensor
-    """The tower's output for all pictures, (pictures, 256, width)."""
+    pictures: Pictures
     looked: Looked
     gaps: torch.Tensor
     """Places left out behind the last picture, (B, 1)."""
@@ -63,37 +58,49 @@ def misread(right: dict[str, Any], notes: str, rng: random.Random) -> dict[str, 
 
 
 class Answers(Phase[Asked]):
-    """Trains all but the vision tower to answer.
+    """Trains the model to answer.
 
     Heads that are dropped after it say what is seen before a word is written.
 
     Args:
-        model: The model, its tower finished.
+        model: The model.
         processor: Its processor.
-        lessons: What it learns from.
+        heads: Those heads.
+        scenes: What it learns from.
         steps: Steps of this part.
-        folder: Where its checkpoint and the model are kept.
+        rate: Share of the usual learning rates.
+        looks: So many steps at first are for the heads alone.
+        tower: The vision tower's heads, which learn with it; None where the tower stays as it is.
+        checkpoint: Where it is kept; the model comes beside it.
     """
 
     def __init__(
-        self, model: Idefics3ForConditionalGeneration, processor: Idefics3Processor, lessons: Sequence[Lesson],
-        *, steps: int, folder: Path,
+        self, model: Idefics3ForConditionalGeneration, processor: Idefics3Processor, heads: LookingHeads,
+        scenes: Scenes, *, steps: int, rate: float = 1.0, looks: int = 0, tower: Heads | None, checkpoint: Path,
     ) -> None:  # fmt: skip
-        self._model, self._processor, self._lessons, self._folder = model, processor, lessons, folder
-        self._connector, self._language = model.model.connector, model.model.text_model
-        self._heads = LookingHeads(model.config.text_config.hidden_size)
-        learning = nn.ModuleDict({"connector": self._connector, "language": self._language, "heads": self._heads})
+        self._model, self._processor, self._scenes = model, processor, scenes
+        self._language, self._heads, self._tower_heads, self._looks = model.model.text_model, heads, tower, looks
+        self._folder = checkpoint.parent
+        learning = {"connector": model.model.connector, "language": self._language, "heads": heads}
+        if tower is not None:
+            learning |= {"tower": model.model.vision_model, "tower_heads": tower}
         super().__init__(
-            learning, steps=steps, checkpoint=folder / "answers.pt", gently=[f"language.{name}" for name in LOOKUP]
+            nn.ModuleDict(learning),
+            steps=steps,
+            rate=rate,
+            checkpoint=checkpoint,
+            gently=[f"language.{name}" for name in LOOKUP],
         )
-        self._order = Order([len(lesson.prompt) for lesson in lessons])
+        self._order = Order(scenes.things)
 
     def _batch(self, step: int) -> Asked:
-        chosen = [(self._lessons[k], rng) for k, rng in self._order(step)]
-        right = [answer(lesson.truth, lesson.things, rng) for lesson, rng in chosen]
-        looks = step < LOOK
+        chosen = self._order(step)
+        examples, pictures = ask_about(self._scenes, chosen)
+        right = [example.answer for example in examples]
+        looks = step < self._looks
+        prompts = [prompt_tokens(example, self._processor) for example in examples]
         words = make_words(
-            [lesson.prompt for lesson, _ in chosen],
+            prompts,
             [None] * len(right) if looks else right,
             self._processor.tokenizer,
             read=[
@@ -101,21 +108,23 @@ class Answers(Phase[Asked]):
                 for k, (own, (_, rng)) in enumerate(zip(right, chosen, strict=True))
             ],
         )
+        asked = [(prompt, example.things, example.truth) for prompt, example in zip(prompts, examples, strict=True)]
         return Asked(
             words=words,
-            seen=torch.cat([lesson.seen for lesson, _ in chosen]).float(),
-            looked=look(
-                [(lesson.prompt, lesson.things, lesson.truth) for lesson, _ in chosen],
-                words.inputs["input_ids"],
-                self._processor.tokenizer,
-            ),
+            pictures=pictures,
+            looked=look(asked, words.inputs["input_ids"], self._processor.tokenizer),
             gaps=torch.tensor([[rng.randrange(GAP)] for _, rng in chosen]),
         )
 
     def _losses(self, batch: Asked) -> dict[str, torch.Tensor]:
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self._tower_heads is not None):
+            seen = see(self._model.model.vision_model, batch.pictures)
+        losses: dict[str, torch.Tensor] = {}
+        if self._tower_heads is not None:
+            losses |= self._tower_heads(seen, batch.pictures)
         ids = batch.words.inputs["input_ids"]
         embeds = self._language.get_input_embeddings()(ids)
-        pictures = self._connector(batch.seen).flatten(0, 1)
+        pictures = self._model.model.connector(seen).flatten(0, 1)
         pictured = ids == self._model.config.image_token_id
         embeds = embeds.index_put(pictured.nonzero(as_tuple=True), pictures)
         behind = pictured.flip(1).cumsum(1).flip(1) == 0
@@ -127,7 +136,7 @@ class Answers(Phase[Asked]):
             output_hidden_states=True,
         )
         hidden = outputs.last_hidden_state
-        losses: dict[str, torch.Tensor] = self._heads(hidden, outputs.hidden_states[EARLY], batch.looked)
+        losses |= self._heads(hidden, outputs.hidden_states[EARLY], batch.looked)
         labels, weights = batch.words.labels[:, 1:], batch.words.weights[:, 1:]
         asked = labels != IGNORE
         if asked.any():

@@ -115,6 +115,7 @@ def build_model(words: PreTrainedTokenizerFast) -> Idefics3ForConditionalGenerat
         "num_attention_heads": 4,
         "image_size": IMAGE_PX,
         "patch_size": PATCH_PX,
+        "hidden_act": "gelu",
     }
     config = Idefics3Config(
         text_config=text,

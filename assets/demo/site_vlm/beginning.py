@@ -9,11 +9,8 @@ import torch
 from transformers import Idefics3ForConditionalGeneration, PreTrainedTokenizerFast
 
 from .architecture import IMAGE_TOKENS, SCALE
-from .lessons import Lesson
 from .tower import Heads
 
-_SAMPLE = 512
-"""Lessons from which the connector begins."""
 _BOTH = 2
 """Pictures of a question with objects: the whole, and the sheet."""
 _RIDGE, _SHARP = 100.0, 1.5
@@ -23,13 +20,22 @@ LOOKUP = ("layers.0.self_attn.q_proj", "layers.0.self_attn.k_proj")
 
 
 def begin(
-    model: Idefics3ForConditionalGeneration, tokenizer: PreTrainedTokenizerFast, heads: Heads, lessons: Sequence[Lesson]
+    model: Idefics3ForConditionalGeneration,
+    tokenizer: PreTrainedTokenizerFast,
+    heads: Heads,
+    seen: Sequence[torch.Tensor],
 ) -> None:
     """Let the connector begin with what the tower's heads know, as large as the embeddings of words.
 
     Its first outputs are those of the heads for a cell, and those for patches, summed in each quarter of the cell; so
     that the language model need not find out again what the tower has learned to tell. The next ones say which cell of
     which picture it is, by which the number of an object finds the object's cell.
+
+    Args:
+        model: The model, its tower finished.
+        tokenizer: Its tokenizer.
+        heads: The tower's.
+        seen: What the tower sees of some questions' pictures, (pictures, patches, width) each.
     """
     weight = model.model.connector.modality_projection.proj.weight
     rows = [head.weight for head in heads.cell.values()]
@@ -39,7 +45,6 @@ def begin(
             block = head.weight.new_zeros(len(head.weight), SCALE, SCALE, head.weight.shape[1])
             block[:, row : row + half, column : column + half] = head.weight[:, None, None]
             rows.append(block.flatten(1))
-    seen = [lesson.seen.float() for lesson in lessons[:_SAMPLE]]
     both = torch.stack([one for one in seen if len(one) == _BOTH])
     with torch.no_grad():
         known = torch.cat([*rows, _which_cell(model, both)])

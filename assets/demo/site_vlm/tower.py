@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Protocol
@@ -18,16 +19,21 @@ from drawn_site.rules import Truth
 
 from .architecture import SCALE
 from .batches import CELL_TARGETS, IGNORE, PATCH_TARGETS, PATCHES, Pictures, make_pictures
-from .examples import make_example, mirrored
+from .examples import Example, make_example, mirrored
 from .training import Order, Phase
 
 Image = NDArray[np.uint8]
+
+_MIRRORED = 0.5
+"""Share of the scenes that are shown turned left to right."""
 
 
 class Scenes(Protocol):
     """Scenes to learn from."""
 
-    def __len__(self) -> int: ...
+    @property
+    def things(self) -> Sequence[int]:
+        """How many things there are in each."""
 
     def __getitem__(self, index: int) -> tuple[Image, Image, Truth]:
         """A scene's picture, the same as `squeeze` makes it, and its truth."""
@@ -52,26 +58,31 @@ class Tower(Phase[Pictures]):
         self._tower, self._heads, self._scenes = model.model.vision_model, heads, scenes
         learning = nn.ModuleDict({"tower": self._tower, "heads": heads})
         super().__init__(learning, steps=steps, rate=rate, checkpoint=checkpoint)
-        self._order = Order([0] * len(scenes))
+        self._order = Order([0] * len(scenes.things))
 
     def _batch(self, step: int) -> Pictures:
-        examples, wholes = [], []
-        for k, rng in self._order(step):
-            image, whole, truth = self._scenes[k]
-            if rng.random() < 0.5:
-                image, whole, truth = turned(image, whole, truth)
-            examples.append(make_example(image, truth, rng))
-            wholes.append(whole)
-        return make_pictures(examples, wholes)
+        return ask_about(self._scenes, self._order(step))[1]
 
     def _losses(self, batch: Pictures) -> dict[str, torch.Tensor]:
-        patch, cell = self._heads(see(self._tower, batch), batch)
-        return {"patch": patch, "cell": cell}
+        losses: dict[str, torch.Tensor] = self._heads(see(self._tower, batch), batch)
+        return losses
 
 
-def turned(image: Image, whole: Image, truth: Truth) -> tuple[Image, Image, Truth]:
-    """A scene turned left to right."""
-    return np.ascontiguousarray(image[:, ::-1]), whole[:, ::-1], mirrored(truth)
+def ask_about(scenes: Scenes, chosen: Iterable[tuple[int, random.Random]]) -> tuple[list[Example], Pictures]:
+    """Questions about scenes, never the same twice, and their pictures.
+
+    Args:
+        scenes: The scenes.
+        chosen: Which of them, each with its own source of chance.
+    """
+    examples, wholes = [], []
+    for k, rng in chosen:
+        image, whole, truth = scenes[k]
+        if rng.random() < _MIRRORED:
+            image, whole, truth = np.ascontiguousarray(image[:, ::-1]), whole[:, ::-1], mirrored(truth)
+        examples.append(make_example(image, truth, rng))
+        wholes.append(whole)
+    return examples, make_pictures(examples, wholes)
 
 
 def see(tower: nn.Module, batch: Pictures) -> torch.Tensor:
@@ -94,7 +105,7 @@ class Heads(nn.Module):  # type: ignore[misc]
             {name: nn.Linear(width * SCALE**2, len(labels)) for name, labels in CELL_TARGETS.items()}
         )
 
-    def forward(self, seen: torch.Tensor, batch: Pictures) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, seen: torch.Tensor, batch: Pictures) -> dict[str, torch.Tensor]:
         """Losses of patches and of cells.
 
         Args:
@@ -115,7 +126,10 @@ class Heads(nn.Module):  # type: ignore[misc]
             for name, labels in known.items()
             if (labels != IGNORE).any()
         ]
-        return torch.stack(patches).sum(), torch.stack(losses).sum() if losses else seen.new_zeros(())
+        return {
+            "patch": torch.stack(patches).sum(),
+            "cell": torch.stack(losses).sum() if losses else seen.new_zeros(()),
+        }
 
 
 def _loss(logits: torch.Tensor, labels: torch.Tensor, weights: Sequence[float]) -> torch.Tensor:
