@@ -36,7 +36,7 @@ Image = NDArray[np.uint8]
 SEEDS = TRAINING[:18_000]
 TOKENIZER_SCENES, BEGINNING_SCENES = 1_500, 512
 """What the tokenizer, and what the connector, is made of."""
-TOWER_STEPS, ANSWER_STEPS, JOINT_STEPS = 6_000, 1_500, 3_500
+TOWER_STEPS, ANSWER_STEPS, JOINT_STEPS = 6_000, 1_500, 2_600
 """Of the vision tower; then of all else; then of both together."""
 LOOKS = 300
 """So many of the answers' steps at first are for their heads alone: what learns to look and to write at once learns to
