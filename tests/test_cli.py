@@ -152,7 +152,7 @@ def test_check_of_a_model_that_is_on_no_server_and_not_here_says_both(tmp_path: 
     assert "--vlm NAME --base-url URL" in advice
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("ending", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.full)])
 def test_an_interruption_is_exit_code_130_and_resume_goes_on(
     models: list[object], tmp_path: Path, ending: signal.Signals
 ) -> None:

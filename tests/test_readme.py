@@ -41,7 +41,7 @@ def environment(place: Path, random_yolo: Path, random_vlm_folder: Path) -> dict
     return {**os.environ, **{name: str(path) for name, path in paths.items()}}
 
 
-@pytest.mark.parametrize("number", [0, *range(2, len(COMMANDS))])
+@pytest.mark.parametrize("number", [pytest.param(0, marks=pytest.mark.full), *range(2, len(COMMANDS))])
 def test_command(place: Path, environment: dict[str, str], number: int) -> None:
     run = subprocess.run(
         ["bash", "-euc", without_install(COMMANDS[number])], cwd=place, env=environment, capture_output=True, text=True

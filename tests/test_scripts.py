@@ -11,7 +11,9 @@ from hazardlens.resources import data_path
 from hazardlens.testing.video import draw_video
 
 
-@pytest.mark.parametrize("script", ["video.py", "callback.py", "live.py"])
+@pytest.mark.parametrize(
+    "script", ["video.py", *(pytest.param(script, marks=pytest.mark.full) for script in ("callback.py", "live.py"))]
+)
 def test_it_runs_and_says_something(script: str, random_yolo: Path, random_vlm_folder: Path, tmp_path: Path) -> None:
     video = draw_video(tmp_path / "clip.mp4", frames=12, rate=10, size_wh=(160, 120))
     pipeline = tmp_path / "mine.yaml"
